@@ -1,0 +1,39 @@
+# Two commands do everything on a fresh machine: `make demo` and `make test`.
+VENV ?= .venv
+PYTHON ?= python3
+BIN := $(VENV)/bin
+NAME ?= first-light
+
+.PHONY: setup setup-system demo test check format bench proof
+
+setup: $(VENV)/.installed
+
+$(VENV)/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[synth,dev]'
+	touch $@
+
+# Nothing here needs a Debian package yet; .ci/run calls this where tests do.
+setup-system:
+	@true
+
+demo: setup
+	$(BIN)/allears demo --json
+
+test: setup
+	$(BIN)/python -m pytest -q
+
+check: setup
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+format: setup
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: setup
+	$(BIN)/python benchmarks/plan.py
+
+proof: setup
+	$(BIN)/python -m proof $(NAME)

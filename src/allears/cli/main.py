@@ -1,0 +1,58 @@
+"""``allears``: the list of commands, and how errors reach a person."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+
+import click
+import typer
+
+from allears import __version__
+from allears.cli.synthesize import synthesize
+from allears.errors import AllearsError
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Trains speech recognisers on any number of devices, with one command and one result.",
+    epilog="Every command takes --debug: an error then shows its traceback.",
+)
+for command in (synthesize,):
+    app.command()(command)
+
+
+@app.callback(invoke_without_command=True)
+def _version(version: bool = typer.Option(False, "--version", help="Print the version and exit.")) -> None:
+    if version:
+        print(__version__)
+        raise typer.Exit
+
+
+def main() -> None:
+    """Run the command line; exit with 0 only on success."""
+    arguments = sys.argv[1:]
+    debug = "--debug" in arguments
+    arguments = [argument for argument in arguments if argument != "--debug"]
+    try:
+        code = app(arguments, standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        code = error.exit_code
+    except (KeyboardInterrupt, click.Abort):
+        print("stopped.", file=sys.stderr)
+        code = 130
+    except AllearsError as error:
+        if debug:
+            traceback.print_exc()
+        print(f"error: {error}", file=sys.stderr)
+        code = 1
+    except Exception as error:  # noqa: BLE001 (the last line before the person: nobody sees a bare traceback)
+        if debug:
+            traceback.print_exc()
+        kind = type(error).__name__
+        print(f"error: unexpected {kind}: {error}; run again with --debug to see where.", file=sys.stderr)
+        code = 1
+    sys.exit(code if isinstance(code, int) else 0)

@@ -1,0 +1,110 @@
+"""Files that are complete or absent: written beside their place, flushed to disk, renamed."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from allears.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+PARTIAL = ".partial"
+
+
+def sync_folder(folder: Path) -> None:
+    """Flush the entries of ``folder`` to disk, so that a rename in it outlives a power cut."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def written(path: Path) -> Iterator[BinaryIO]:
+    """Yield a binary file that becomes ``path`` when the block ends well, and vanishes when it does not."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(path.name + PARTIAL)
+    try:
+        with beside.open("wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise
+    sync_folder(path.parent)
+
+
+@contextlib.contextmanager
+def written_folder(path: Path) -> Iterator[Path]:
+    """Yield an empty folder that becomes ``path`` (replacing it) when the block ends well, files flushed."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(path.name + PARTIAL)
+    shutil.rmtree(beside, ignore_errors=True)
+    beside.mkdir()
+    try:
+        yield beside
+        for file in beside.rglob("*"):
+            descriptor = os.open(file, os.O_RDONLY)
+            os.fsync(descriptor)
+            os.close(descriptor)
+        sync_folder(beside)
+        shutil.rmtree(path, ignore_errors=True)
+        beside.replace(path)
+    except BaseException:
+        shutil.rmtree(beside, ignore_errors=True)
+        raise
+    sync_folder(path.parent)
+
+
+def write_json(path: Path, value: object) -> None:
+    """Write ``value`` as readable JSON, complete or absent."""
+    with written(path) as file:
+        file.write((json.dumps(value, ensure_ascii=False, indent=2) + "\n").encode())
+
+
+def read_json(path: Path) -> Any:
+    """Read a JSON file; a missing or damaged one is a `DataError` that names it."""
+    try:
+        return json.loads(path.read_bytes())
+    except FileNotFoundError as error:
+        raise DataError(f"{path} does not exist.") from error
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path} is not readable JSON: {error}.") from error
+
+
+@contextlib.contextmanager
+def locked(folder: Path, purpose: str) -> Iterator[None]:
+    """Hold ``folder`` for one process; a second one gets a `DataError` at once. A dead holder's lock is free."""
+    folder.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise DataError(
+                f"{folder} is in use: another process is {purpose} there; wait for it or choose another folder."
+            ) from error
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def digest(*parts: bytes | str) -> str:
+    """SHA-256 over ``parts``, each preceded by its length so that boundaries count; 64 hex digits."""
+    total = hashlib.sha256()
+    for part in parts:
+        data = part.encode() if isinstance(part, str) else part
+        total.update(len(data).to_bytes(8, "little"))
+        total.update(data)
+    return total.hexdigest()

@@ -1,0 +1,192 @@
+"""Settings: frozen typed classes, each beside the class it configures, read from YAML and overridden with dots.
+
+What is derived (vocabulary size, steps per epoch) is an argument, never a setting. An unknown key is an error that
+names the nearest known one.
+"""
+
+from __future__ import annotations
+
+import difflib
+import types
+import typing
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import yaml
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from allears.errors import SettingsError
+
+CONFIGS = Path(__file__).parent / "configs"
+
+
+class Settings(BaseModel):
+    """Base of all settings classes: frozen, extra keys forbidden, numbers finite."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, validate_default=True)
+
+
+S = TypeVar("S", bound=Settings)
+
+
+class _Loader(yaml.SafeLoader):
+    """Safe YAML in which a key that stands twice is an error instead of a silent loss."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: set[Any] = set()
+        for key_node, _ in node.value:
+            name = self.construct_object(key_node, deep=True)
+            if name in seen:
+                raise yaml.MarkedYAMLError(problem=f"the key {name!r} stands twice", problem_mark=key_node.start_mark)
+            seen.add(name)
+        return super().construct_mapping(node, deep)
+
+
+def shipped() -> list[str]:
+    """Names of the configs that come with the package."""
+    return sorted(path.stem for path in CONFIGS.glob("*.yaml"))
+
+
+def read(config: str) -> dict[str, Any]:
+    """The mapping in a YAML file, or in the shipped config of that name.
+
+    Raises:
+        SettingsError: there is no such file or name, or it is not a YAML mapping.
+    """
+    path = Path(config)
+    if not path.suffix and not path.exists():
+        path = CONFIGS / f"{config}.yaml"
+        if not path.exists():
+            near = difflib.get_close_matches(config, shipped(), 1)
+            remedy = f"did you mean {near[0]!r}?" if near else f"shipped are {', '.join(shipped())}."
+            raise SettingsError(f"config {config!r} is neither a file nor the name of a shipped config; {remedy}")
+    try:
+        value = yaml.load(path.read_text(encoding="utf-8"), _Loader)  # noqa: S506 (_Loader is a SafeLoader)
+    except FileNotFoundError:
+        raise SettingsError(f"config {config!r} does not exist.") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"config {config!r} cannot be read: {error}.") from error
+    except yaml.YAMLError as error:
+        raise SettingsError(f"{config} is not valid YAML: {' '.join(str(error).split())}.") from error
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise SettingsError(f"{config} must be a mapping of settings, not {type(value).__name__}.")
+    return value
+
+
+def overridden(values: dict[str, Any], overrides: list[str]) -> dict[str, Any]:
+    """``values`` with each ``a.b=value`` put in its place; values are read as YAML.
+
+    Raises:
+        SettingsError: an override has no ``=``, or goes through something that is not a mapping.
+    """
+    result: dict[str, Any] = _copied(values)
+    for override in overrides:
+        name, sign, text = override.partition("=")
+        if not sign or not name:
+            raise SettingsError(f"override {override!r} must have the form key=value, such as training.steps=100.")
+        try:
+            value = yaml.load(text, _Loader) if text else ""  # noqa: S506 (_Loader is a SafeLoader)
+        except yaml.YAMLError as error:
+            raise SettingsError(f"override {override!r}: {text!r} is not valid YAML.") from error
+        place = result
+        *parents, last = name.split(".")
+        for parent in parents:
+            place = place.setdefault(parent, {})
+            if not isinstance(place, dict):
+                raise SettingsError(f"override {override!r}: {parent!r} is not a group of settings.")
+        place[last] = value
+    return result
+
+
+def build(kind: type[S], values: dict[str, Any], source: str) -> S:
+    """Settings of class ``kind`` from plain values.
+
+    Raises:
+        SettingsError: one sentence for each key that is unknown, of the wrong type or out of range.
+    """
+    try:
+        return kind.model_validate(values)
+    except ValidationError as error:
+        sentences = [_sentence(kind, dict(problem)) for problem in error.errors()]
+        raise SettingsError(f"{source}: " + " ".join(sentences)) from error
+
+
+def origins(kind: Settings, given: dict[str, Any], overrides: list[str], source: str) -> list[tuple[str, Any, str]]:
+    """(dotted name, value, where it comes from) for each setting, in the order of the classes."""
+    by_hand = {override.partition("=")[0] for override in overrides}
+    rows: list[tuple[str, Any, str]] = []
+    for name, value in flat(kind.model_dump(mode="json")):
+        parts = name.split(".")
+        prefixes = {".".join(parts[: n + 1]) for n in range(len(parts))}
+        if prefixes & by_hand:
+            origin = "command line"
+        else:
+            origin = source if _has(given, parts) else "default"
+        rows.append((name, value, origin))
+    return rows
+
+
+def flat(values: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+    """Nested mappings as (dotted name, value) pairs."""
+    rows: list[tuple[str, Any]] = []
+    for name, value in values.items():
+        if isinstance(value, dict) and value:
+            rows += flat(value, f"{prefix}{name}.")
+        else:
+            rows.append((f"{prefix}{name}", value))
+    return rows
+
+
+def _copied(value: Any) -> Any:
+    return {name: _copied(child) for name, child in value.items()} if isinstance(value, dict) else value
+
+
+def _has(values: Any, parts: list[str]) -> bool:
+    for part in parts:
+        if not isinstance(values, dict) or part not in values:
+            return False
+        values = values[part]
+    return True
+
+
+def _sentence(kind: type[BaseModel], problem: dict[str, Any]) -> str:
+    location = [part for part in problem["loc"] if not (isinstance(part, str) and part.startswith("function-"))]
+    name = ".".join(str(part) for part in location) or "the config"
+    if problem["type"] == "extra_forbidden":
+        known = _names_at(kind, location[:-1])
+        near = difflib.get_close_matches(str(location[-1]), known, 1, cutoff=0.5)
+        remedy = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}."
+        return f"there is no setting {name!r}; {remedy}"
+    if problem["type"] == "missing":
+        return f"{name} must be given."
+    rule = problem["msg"].removeprefix("Value error, ").rstrip(".")
+    return f"{name} is {problem['input']!r}: {rule[:1].lower()}{rule[1:]}."
+
+
+def _names_at(kind: Any, location: list[Any]) -> list[str]:
+    """Field names of the settings class that stands at ``location`` below ``kind``."""
+    for candidate in _alternatives(kind):
+        if isinstance(candidate, type) and issubclass(candidate, BaseModel):
+            if not location:
+                return list(candidate.model_fields)
+            head, *rest = location
+            if head in candidate.model_fields:
+                return _names_at(candidate.model_fields[head].annotation, rest)
+            names = _names_at(candidate, rest)  # a tag of a union stands in the location
+            if names:
+                return names
+        elif location and typing.get_origin(candidate) in {dict, list, tuple}:
+            return _names_at(
+                typing.get_args(candidate)[-1 if typing.get_origin(candidate) is dict else 0], location[1:]
+            )
+    return []
+
+
+def _alternatives(kind: Any) -> list[Any]:
+    if typing.get_origin(kind) is Annotated:
+        return _alternatives(typing.get_args(kind)[0])
+    if typing.get_origin(kind) in {typing.Union, types.UnionType}:
+        return [found for child in typing.get_args(kind) for found in _alternatives(child)]
+    return [kind]

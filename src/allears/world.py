@@ -1,0 +1,128 @@
+"""The process group as a value: who I am among how many, and the few things that are done together.
+
+`World` alone hears only itself; `start` returns one that talks to the others when a launcher's environment variables
+say that there are others. Nothing else asks for the process group.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as dist
+
+from allears.errors import SettingsError
+
+
+@dataclass(frozen=True)
+class World:
+    """One process that trains with nobody else, or (for tests) pretends to be one of many.
+
+    Attributes:
+        rank: this process among all, from 0.
+        size: how many processes there are.
+        local_rank: this process among those of its machine.
+        local_size: how many processes this machine runs.
+        device: where this process computes.
+    """
+
+    rank: int
+    size: int
+    local_rank: int
+    local_size: int
+    device: torch.device
+
+    @property
+    def leads(self) -> bool:
+        """Whether this is the one process that writes and prints."""
+        return self.rank == 0
+
+    def sum(self, tensor: torch.Tensor) -> None:
+        """Add ``tensor`` over all processes, in place, everywhere."""
+
+    def barrier(self) -> None:
+        """Wait until all processes are here."""
+
+    def gather(self, value: object) -> list[object]:
+        """The values of all processes, in the order of their ranks, on every process."""
+        return [value]
+
+    def from_leader(self, value: object) -> object:
+        """The leader's value, on every process."""
+        return value
+
+    def close(self) -> None:
+        """Leave the group."""
+
+
+class GroupWorld(World):
+    """One process of a real group (gloo on CPUs, nccl on CUDA)."""
+
+    def sum(self, tensor: torch.Tensor) -> None:
+        dist.all_reduce(tensor)
+
+    def barrier(self) -> None:
+        dist.barrier()
+
+    def gather(self, value: object) -> list[object]:
+        values: list[object] = [None] * self.size
+        dist.all_gather_object(values, value)
+        return values
+
+    def from_leader(self, value: object) -> object:
+        values = [value]
+        dist.broadcast_object_list(values, src=0)
+        return values[0]
+
+    def close(self) -> None:
+        dist.destroy_process_group()
+
+
+RENDEZVOUS = "ALLEARS_RENDEZVOUS"
+"""Where the processes of one machine meet when `cluster.local` started them: a ``file://`` address, no port."""
+
+
+def start(timeout_seconds: float = 600.0) -> World:
+    """The world that the environment describes: torchrun's variables, or none for a lone process.
+
+    Raises:
+        SettingsError: a variable is missing or not a number.
+    """
+    rank, size = _number("RANK", 0), _number("WORLD_SIZE", 1)
+    local_rank, local_size = _number("LOCAL_RANK", rank), _number("LOCAL_WORLD_SIZE", size)
+    if not 0 <= rank < size:
+        raise SettingsError(f"RANK must be from 0 to WORLD_SIZE - 1 ({size - 1}), not {rank}; mend the launcher.")
+    cuda = torch.cuda.is_available()
+    if cuda and local_rank >= torch.cuda.device_count():
+        raise SettingsError(
+            f"LOCAL_RANK {local_rank} has no GPU: this machine has {torch.cuda.device_count()}; "
+            "start at most one process a GPU."
+        )
+    device = torch.device("cuda", local_rank) if cuda else torch.device("cpu")
+    if cuda:
+        torch.cuda.set_device(device)
+    if "OMP_NUM_THREADS" not in os.environ or local_size > 1:
+        torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // local_size))
+    if size == 1:
+        return World(0, 1, 0, 1, device)
+    dist.init_process_group(
+        "nccl" if cuda else "gloo",
+        init_method=os.environ.get(RENDEZVOUS, "env://"),
+        rank=rank,
+        world_size=size,
+        timeout=dt.timedelta(seconds=timeout_seconds),
+        device_id=device if cuda else None,
+    )
+    return GroupWorld(rank, size, local_rank, local_size, device)
+
+
+def _number(name: str, default: int) -> int:
+    value = os.environ.get(name)
+    if value is None:
+        return default
+    try:
+        return int(value)
+    except ValueError:
+        raise SettingsError(f"{name} must be a whole number, not {value!r}; mend the launcher.") from None
