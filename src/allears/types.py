@@ -133,11 +133,11 @@ class Loss:
 
     Attributes:
         sums: name → scalar tensor with gradient, summed over a micro-batch.
-        counts: name → how many terms stand in that sum (target tokens, say).
+        counts: name → scalar tensor, how many terms stand in that sum (target tokens, say).
     """
 
     sums: dict[str, Tensor]
-    counts: dict[str, int]
+    counts: dict[str, Tensor]
 
 
 @dataclass(frozen=True, slots=True)

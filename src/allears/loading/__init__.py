@@ -1,0 +1,1 @@
+"""From a dataset's index to batches: the plan, the reading, the collating."""

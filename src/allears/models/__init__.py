@@ -1,0 +1,1 @@
+"""Whole models: a waveform goes in, a loss or log-probabilities come out."""

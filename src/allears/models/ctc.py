@@ -1,0 +1,75 @@
+"""Connectionist temporal classification: frontend, encoder, one linear layer (Graves et al., ICML 2006)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import nn
+
+from allears.layers.augment import SpecAugmentSettings, masked
+from allears.layers.features import BINS, FeatureSettings, KaldiFbank, frame_count, normalised
+from allears.models.convolutional import ConvolutionalSettings
+from allears.settings import Settings
+from allears.types import Loss
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from allears.types import Batch
+
+
+class ModelSettings(Settings):
+    """A recogniser from waveform to loss.
+
+    Attributes:
+        features: what it hears.
+        spec_augment: what is hidden from it in training; none hides nothing.
+        encoder: what it thinks with.
+    """
+
+    features: FeatureSettings = FeatureSettings()
+    spec_augment: SpecAugmentSettings | None = SpecAugmentSettings()
+    encoder: ConvolutionalSettings = ConvolutionalSettings()
+
+    def build(self, vocabulary: int) -> CtcModel:
+        """The model for ``vocabulary`` token ids, 0 being the blank."""
+        return CtcModel(self, vocabulary)
+
+    def output_frames(self, samples: int) -> int:
+        """Frames in which an utterance of ``samples`` can place its tokens."""
+        return self.encoder.frames(frame_count(samples))
+
+
+class CtcModel(nn.Module):
+    """Waveforms → log-probabilities of tokens, blank at id 0."""
+
+    def __init__(self, settings: ModelSettings, vocabulary: int) -> None:
+        super().__init__()
+        self.settings = settings
+        self.fbank = KaldiFbank()
+        self.encoder = settings.encoder.build(BINS)
+        self.output = nn.Linear(self.encoder.width, vocabulary)
+
+    def log_probabilities(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Float32 log-probabilities [batch, frames, vocabulary] and lengths [batch] in frames."""
+        features, lengths = self.fbank(batch.waveforms, batch.waveform_lengths)
+        if self.settings.features.normalisation == "utterance":
+            features = normalised(features, lengths)
+        if self.training and self.settings.spec_augment is not None:
+            features = masked(features, lengths, batch.frequency_masks, batch.time_masks)
+        states, lengths = self.encoder(features, lengths)
+        return self.output(states).float().log_softmax(dim=-1), lengths
+
+    def forward(self, batch: Batch) -> Loss:
+        """The negative log-likelihood, summed over the utterances; its count is the number of target tokens."""
+        scores, lengths = self.log_probabilities(batch)
+        total = nn.functional.ctc_loss(
+            scores.transpose(0, 1), batch.tokens, lengths, batch.token_lengths, blank=0, reduction="sum"
+        )
+        return Loss({"ctc": total}, {"ctc": batch.token_lengths.sum()})
+
+
+def required_frames(tokens: Tensor) -> int:
+    """Frames that CTC needs for ``tokens`` [tokens]: one each, and a blank between equal neighbours."""
+    return int(tokens.numel() + torch.count_nonzero(tokens[1:] == tokens[:-1]))

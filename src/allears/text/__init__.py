@@ -1,0 +1,1 @@
+"""Transcripts: normalisation and tokenizers."""
