@@ -1,0 +1,1 @@
+"""Readers of corpora as they come; one file for each layout."""
