@@ -55,7 +55,7 @@ class ShardFile:
 
 
 class Row(NamedTuple):
-    """One utterance as the index keeps it: ``samples`` at 16 kHz, ``offset`` and ``size`` in bytes of its shard file."""
+    """One utterance as the index keeps it: ``samples`` at 16 kHz, ``offset`` and ``size`` in bytes of its file."""
 
     id: str
     text: str
@@ -144,15 +144,15 @@ class Index:
 
     def speaker(self, i: int) -> str:
         """The speaker; empty when unknown."""
-        return self.speakers[self.speaker_codes[i]]
+        return self.speakers[int(self.speaker_codes[i])]
 
     def language(self, i: int) -> str:
         """The language; empty when unknown."""
-        return self.languages[self.language_codes[i]]
+        return self.languages[int(self.language_codes[i])]
 
     def split(self, i: int) -> str:
         """The split; empty when the corpus has none."""
-        return self.splits[self.split_codes[i]]
+        return self.splits[int(self.split_codes[i])]
 
     @property
     def speakers(self) -> list[str]:
