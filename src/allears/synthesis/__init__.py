@@ -1,0 +1,4 @@
+"""Synthetic speech from espeak-ng voices: a corpus for the demo, the tests and the benchmarks, without a download.
+
+grammar → voices → espeak → noise → recording (one utterance) → worker (a process) → pool (many) → corpus (a folder)
+"""
