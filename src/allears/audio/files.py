@@ -56,6 +56,7 @@ class AudioFile:
         self.rate: int = self._file.samplerate
         self.channels: int = self._file.channels
         self.frames: int = self._file.frames
+        self._position = 0
 
     def __enter__(self) -> Self:
         return self
@@ -105,13 +106,14 @@ class AudioFile:
         """Blocks of one channel: int16 as they lie where that is possible without loss, else float32 in ±1."""
         kind = "int16" if self._file.subtype in {"PCM_16", "PCM_S8", "PCM_U8"} and self.channels == 1 else "float32"
         try:
-            if first:
-                self._file.seek(first)
+            if first != self._position:  # an empty file cannot be sought in, not even to its start
+                self._position = self._file.seek(first)
             while frames > 0:
                 block = self._file.read(min(frames, _BLOCK), dtype=kind, always_2d=True)  # [frames, channels]
                 if len(block) == 0:
                     return
                 frames -= len(block)
+                self._position += len(block)
                 yield block[:, 0] if self.channels == 1 else block.mean(axis=1)
         except (soundfile.SoundFileError, RuntimeError, MemoryError) as error:
             raise AudioError(UNREADABLE, f"{self.path} is damaged: {_reason(error)}.") from error

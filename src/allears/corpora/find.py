@@ -55,6 +55,8 @@ def find(path: Path, layout: str | None = None) -> Corpus:
     """
     if not path.exists():
         raise CorpusError(f"The corpus {path} does not exist.")
+    # What is said of a line must not depend on the current folder; symbolic links are kept where that is possible.
+    path = path.resolve() if ".." in path.parts else path.absolute()
     chosen, sources = _recognise(path) if layout is None else _named(path, layout)
     return _read(path, chosen, sources)
 

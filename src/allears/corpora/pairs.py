@@ -18,9 +18,9 @@ from allears.corpora.layout import (
 )
 from allears.types import Utterance
 
-AUDIO_SUFFIXES: Final = tuple(
-    f".{name}"
-    for name in ("aif", "aiff", "au", "caf", "flac", "m4a", "mp3", "mp4", "oga", "ogg", "opus", "sph", "wav", "webm")
+AUDIO_SUFFIXES: Final = (
+    *(".aif", ".aiff", ".au", ".caf", ".flac", ".m4a", ".mp3", ".mp4"),
+    *(".oga", ".ogg", ".opus", ".sph", ".wav", ".webm"),
 )
 
 

@@ -1,0 +1,147 @@
+"""Worker processes that do tasks and send messages; none outlives its parent, and none dies unnoticed.
+
+Each has a pipe of its own and gets a new task when it has done the last, so a killed worker is an end of file on its
+pipe: an error at once, never a wait.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import multiprocessing
+import os
+import signal
+import traceback
+from collections import deque
+from multiprocessing.connection import Connection, wait
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from allears.errors import AllearsError, DatasetError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterable, Sequence
+
+Task = TypeVar("Task")
+Message = TypeVar("Message")
+
+_PR_SET_PDEATHSIG = 1
+
+
+def run(
+    function: Callable[[Task], Iterable[Message]], tasks: Sequence[Task], processes: int
+) -> Generator[tuple[int, Message], None, None]:
+    """Call ``function`` on each task in spawned processes; yield (place of the task, message) as messages come.
+
+    Args:
+        function: at the top level of a module; what it yields is sent.
+        tasks: given out in order; their ``str`` names them in an error.
+        processes: how many at most.
+
+    Raises:
+        DatasetError: a worker failed, or was killed.
+    """
+    waiting = deque(enumerate(tasks))
+    workers = [_Worker(function) for _ in range(min(processes, len(tasks)))]
+    try:
+        for worker in workers:
+            worker.give(*waiting.popleft())
+        busy = {worker.pipe: worker for worker in workers}
+        while busy:
+            for pipe in wait(list(busy)):
+                worker = busy[pipe]  # type: ignore[index]  # wait gives back what it got
+                kind, content = worker.receive()
+                if kind == "message":
+                    yield worker.place, content
+                elif waiting:
+                    worker.give(*waiting.popleft())
+                else:
+                    del busy[worker.pipe]
+    finally:
+        for worker in workers:
+            worker.end()
+
+
+class _Worker(Generic[Task, Message]):
+    """One process as its parent sees it."""
+
+    def __init__(self, function: Callable[[Task], Iterable[Message]]) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.pipe, other = context.Pipe()
+        self.place = -1
+        self._task = ""
+        self._process = context.Process(target=_work, args=(function, other, os.getpid()), daemon=True)
+        self._process.start()
+        other.close()
+
+    def give(self, place: int, task: Task) -> None:
+        self.place = place
+        self._task = str(task)
+        try:
+            self.pipe.send(task)
+        except OSError as error:
+            raise self._death() from error
+
+    def receive(self) -> tuple[str, Any]:
+        try:
+            kind, content = self.pipe.recv()
+        except (EOFError, OSError) as error:
+            raise self._death() from error
+        if kind == "failed":
+            raise DatasetError(content)
+        return kind, content
+
+    def end(self) -> None:
+        self._process.kill()
+        self._process.join()
+        self.pipe.close()
+
+    def _death(self) -> DatasetError:
+        self._process.join()
+        code = self._process.exitcode or 0
+        if code == -signal.SIGKILL:
+            cause = "was killed (SIGKILL), usually because memory ran out; use fewer --processes, and"
+        elif code < 0:
+            cause = f"was ended by {signal.Signals(-code).name}, perhaps by a library at a damaged file;"
+        else:
+            cause = f"ended with code {code};"
+        return DatasetError(
+            f"A worker process at {self._task} {cause} run the same command again: it goes on where it was."
+        )
+
+
+def _work(function: Callable[[Any], Iterable[Any]], pipe: Connection, parent: int) -> None:
+    """The life of a worker."""
+    _die_with(parent)
+    _quiet()
+    with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):  # the parent has gone
+        while True:
+            task = pipe.recv()
+            try:
+                for message in function(task):
+                    pipe.send(("message", message))
+                pipe.send(("done", None))
+            except (BrokenPipeError, ConnectionResetError):
+                return
+            except AllearsError as error:
+                pipe.send(("failed", str(error)))
+            except OSError as error:
+                pipe.send(("failed", f"A worker process could not go on: {error}; mend that and run it again."))
+            except BaseException:  # noqa: BLE001 (its parent shows it; here nobody would see it)
+                pipe.send(("failed", f"A worker process failed:\n{traceback.format_exc()}"))
+
+
+def _die_with(parent: int) -> None:
+    """Let the kernel end this process when its parent dies, however that happens (Linux)."""
+    with contextlib.suppress(AttributeError, OSError):  # elsewhere the end of file on the pipe ends it, a task later
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def _quiet() -> None:
+    """Leave Ctrl-C to the parent, and keep what the audio libraries print from the terminal."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for descriptor in (1, 2):
+        os.dup2(nowhere, descriptor)
+    os.close(nowhere)

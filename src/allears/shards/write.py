@@ -1,0 +1,196 @@
+"""One shard, written by one worker: decode → check → encode → spool, then the HDF5 file in one pass.
+
+A shard has ``audio`` (int16 samples, or bytes of FLAC streams, one utterance behind the other, contiguous), ``offsets``
+(int64 [utterances + 1], in elements of ``audio``) and ``ids``. No times are in it: the same audio is the same bytes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import time
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
+
+import h5py
+import numpy as np
+
+from allears import files
+from allears.audio.decode import UNREADABLE, encode
+from allears.audio.files import TOO_SHORT, AudioFile
+from allears.errors import AudioError
+from allears.manifest.index import Encoding, ShardFile
+from allears.types import SAMPLE_RATE, Utterance
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+_BLOCK_BYTES: Final = 1 << 22
+_MESSAGE_SECONDS: Final = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One shard to write.
+
+    Attributes:
+        out: the dataset's folder.
+        name: the shard's path in it, such as ``shards/00000.h5``.
+        result: where what was done is written, as JSON of `Result`.
+        utterances: what goes in, in order.
+        encoding: how it lies.
+        minimum_seconds: what is shorter is rejected.
+    """
+
+    out: Path
+    name: str
+    result: Path
+    utterances: list[Utterance]
+    encoding: Encoding
+    minimum_seconds: float
+
+    def __str__(self) -> str:
+        return f"{self.name} (utterances {self.utterances[0].id} to {self.utterances[-1].id})"
+
+
+@dataclass(slots=True)
+class Result:
+    """What became of each utterance of a task; the first number is its place in the task.
+
+    Attributes:
+        file: the shard; None when nothing could be used.
+        kept: (place, samples at 16 kHz, byte offset in the file, bytes, source rate in Hz).
+        rejected: (place, reason, detail).
+    """
+
+    file: ShardFile | None = None
+    kept: list[tuple[int, int, int, int, int]] = field(default_factory=list)
+    rejected: list[tuple[int, str, str]] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, path: Path) -> Result:
+        """Read what `write_shard` wrote."""
+        found = files.read_json(path)
+        file = ShardFile(**found["file"]) if found["file"] else None
+        return cls(file, [tuple(one) for one in found["kept"]], [tuple(one) for one in found["rejected"]])
+
+
+def write_shard(task: Task) -> Iterator[tuple[int, int]]:
+    """Write one shard and its result, both complete or absent; yields (utterances, samples) done since the last."""
+    result = Result()
+    spool = task.result.with_suffix(".spool")
+    with spool.open("w+b") as file:
+        yield from _spool(task, result, file)
+        if result.kept:
+            position = _write_hdf5(task, result, file)
+            result.kept = [(place, n, position + offset, size, rate) for place, n, offset, size, rate in result.kept]
+            path = task.out / task.name
+            result.file = ShardFile(task.name, path.stat().st_size, _sha256(path))
+    spool.unlink()
+    files.write_json(task.result, asdict(result))
+
+
+def _spool(task: Task, result: Result, spool: BinaryIO) -> Iterator[tuple[int, int]]:
+    """Decode all utterances into ``spool``; offsets in ``result`` count from its start."""
+    offset = utterances = samples = 0
+    last = time.monotonic()
+    with contextlib.closing(_Sources()) as sources:
+        for place, one in enumerate(task.utterances):
+            try:
+                waveform, rate = _waveform(sources, one, task.minimum_seconds)
+            except AudioError as error:
+                result.rejected.append((place, error.reason, str(error)))
+            else:
+                size = spool.write(encode(waveform, task.encoding))
+                result.kept.append((place, len(waveform), offset, size, rate))
+                offset += size
+                samples += len(waveform)
+            utterances += 1
+            if time.monotonic() - last > _MESSAGE_SECONDS:
+                yield utterances, samples
+                utterances = samples = 0
+                last = time.monotonic()
+    yield utterances, samples
+
+
+class _Sources:
+    """The audio file in use, kept open while utterances in a row come from it."""
+
+    def __init__(self) -> None:
+        self._file: AudioFile | None = None
+
+    def file(self, path: str) -> AudioFile:
+        if self._file is None or self._file.path != path:
+            self.close()
+            self._file = AudioFile(path)
+        return self._file
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+def _waveform(sources: _Sources, one: Utterance, minimum_seconds: float) -> tuple[NDArray[np.int16], int]:
+    """Samples [n] at 16 kHz of one utterance, and the rate of its file in Hz."""
+    try:
+        file = sources.file(one.audio)
+        waveform = file.read(one.start, one.duration)
+    except AudioError:
+        sources.close()  # after an error a decoder may be anywhere
+        raise
+    except Exception as error:
+        sources.close()
+        raise AudioError(UNREADABLE, f"{one.audio} cannot be read: {type(error).__name__}: {error}.") from error
+    if len(waveform) < minimum_seconds * SAMPLE_RATE:
+        seconds = len(waveform) / SAMPLE_RATE
+        raise AudioError(TOO_SHORT, f"{one.audio}: {seconds:.3f} s are less than {minimum_seconds:g} s.")
+    return waveform, file.rate
+
+
+def _write_hdf5(task: Task, result: Result, spool: BinaryIO) -> int:
+    """Write the shard from its spool; gives the position of the first byte of audio in the file."""
+    path = task.out / task.name
+    partial = path.with_name(path.name + files.PARTIAL)
+    kind = np.dtype("<i2") if task.encoding == "pcm16" else np.dtype("u1")
+    ends = np.cumsum([0] + [size for _, _, _, size, _ in result.kept], dtype=np.int64) // kind.itemsize
+    ids = np.array([task.utterances[place].id.encode() for place, *_ in result.kept], dtype="S")
+    text = h5py.string_dtype("utf-8", ids.dtype.itemsize)
+    with h5py.File(partial, "w", libver=("earliest", "v110"), track_order=False) as file:
+        file.attrs["encoding"] = task.encoding
+        file.attrs["sample_rate"] = SAMPLE_RATE
+        audio = file.create_dataset("audio", shape=(int(ends[-1]),), dtype=kind, track_times=False)
+        file.create_dataset("offsets", data=ends, dtype="<i8", track_times=False)
+        file.create_dataset("ids", data=ids.astype(text), dtype=text, track_times=False)
+        _copy(spool, audio, kind)
+        position = int(audio.id.get_offset())
+    _flush(partial)
+    partial.replace(path)
+    files.sync_folder(path.parent)
+    return position
+
+
+def _copy(spool: BinaryIO, audio: Any, kind: np.dtype[Any]) -> None:
+    spool.seek(0)
+    done = 0
+    while data := spool.read(_BLOCK_BYTES):
+        block = np.frombuffer(data, dtype=kind)
+        audio[done : done + len(block)] = block
+        done += len(block)
+
+
+def _flush(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
