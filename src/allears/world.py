@@ -9,11 +9,14 @@ from __future__ import annotations
 import datetime as dt
 import os
 from dataclasses import dataclass
+from typing import Any, TypeVar, cast
 
 import torch
 import torch.distributed as dist
 
 from allears.errors import SettingsError
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -45,11 +48,11 @@ class World:
     def barrier(self) -> None:
         """Wait until all processes are here."""
 
-    def gather(self, value: object) -> list[object]:
+    def gather(self, value: T) -> list[T]:
         """The values of all processes, in the order of their ranks, on every process."""
         return [value]
 
-    def from_leader(self, value: object) -> object:
+    def from_leader(self, value: T) -> T:
         """The leader's value, on every process."""
         return value
 
@@ -66,15 +69,15 @@ class GroupWorld(World):
     def barrier(self) -> None:
         dist.barrier()
 
-    def gather(self, value: object) -> list[object]:
-        values: list[object] = [None] * self.size
+    def gather(self, value: T) -> list[T]:
+        values: list[Any] = [None] * self.size
         dist.all_gather_object(values, value)
         return values
 
-    def from_leader(self, value: object) -> object:
-        values = [value]
+    def from_leader(self, value: T) -> T:
+        values: list[Any] = [value]
         dist.broadcast_object_list(values, src=0)
-        return values[0]
+        return cast("T", values[0])
 
     def close(self) -> None:
         dist.destroy_process_group()

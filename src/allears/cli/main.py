@@ -9,7 +9,12 @@ import click
 import typer
 
 from allears import __version__
+from allears.cli.evaluate import evaluate
+from allears.cli.prepare import prepare
 from allears.cli.synthesize import synthesize
+from allears.cli.tokenizer import tokenizer
+from allears.cli.train import train
+from allears.cli.transcribe import transcribe
 from allears.errors import AllearsError
 
 app = typer.Typer(
@@ -20,7 +25,7 @@ app = typer.Typer(
     help="Trains speech recognisers on any number of devices, with one command and one result.",
     epilog="Every command takes --debug: an error then shows its traceback.",
 )
-for command in (synthesize,):
+for command in (synthesize, prepare, tokenizer, train, evaluate, transcribe):
     app.command()(command)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Literal
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -13,6 +14,7 @@ from allears.settings import Settings
 from allears.types import SAMPLE_RATE
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
     from torch import Tensor
 
 WINDOW, HOP, FFT, BINS = 400, 160, 512, 80  # samples: 25 ms, 10 ms, the next power of two; mel bands
@@ -31,9 +33,9 @@ class FeatureSettings(Settings):
     normalisation: Literal["utterance", "none"] = "utterance"
 
 
-def frame_count(samples: int) -> int:
-    """Frames of an utterance: whole windows only (Kaldi's ``snip-edges``)."""
-    return max(0, 1 + (samples - WINDOW) // HOP)
+def frame_count(samples: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Frames of utterances of ``samples`` [n]: whole windows only (Kaldi's ``snip-edges``)."""
+    return np.maximum(1 + (samples - WINDOW) // HOP, 0)
 
 
 class KaldiFbank(nn.Module):

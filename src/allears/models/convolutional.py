@@ -17,6 +17,8 @@ from allears.layers.masking import real_frames
 from allears.settings import Settings
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
     from torch import Tensor
 
 SUBSAMPLING = 4
@@ -50,7 +52,7 @@ class ConvolutionalSettings(Settings):
         """The encoder for features of ``bins`` bands."""
         return ConvolutionalEncoder(self, bins)
 
-    def frames(self, feature_frames: int) -> int:
+    def frames(self, feature_frames: NDArray[np.int64]) -> NDArray[np.int64]:
         """Frames that come out for ``feature_frames`` that go in."""
         return (feature_frames + SUBSAMPLING - 1) // SUBSAMPLING
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import torch
 from torch import nn
 
 from allears.layers.augment import SpecAugmentSettings, masked
@@ -14,6 +13,8 @@ from allears.settings import Settings
 from allears.types import Loss
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
     from torch import Tensor
 
     from allears.types import Batch
@@ -36,8 +37,8 @@ class ModelSettings(Settings):
         """The model for ``vocabulary`` token ids, 0 being the blank."""
         return CtcModel(self, vocabulary)
 
-    def output_frames(self, samples: int) -> int:
-        """Frames in which an utterance of ``samples`` can place its tokens."""
+    def output_frames(self, samples: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Frames in which utterances of ``samples`` [n] can place their tokens."""
         return self.encoder.frames(frame_count(samples))
 
 
@@ -68,8 +69,3 @@ class CtcModel(nn.Module):
             scores.transpose(0, 1), batch.tokens, lengths, batch.token_lengths, blank=0, reduction="sum"
         )
         return Loss({"ctc": total}, {"ctc": batch.token_lengths.sum()})
-
-
-def required_frames(tokens: Tensor) -> int:
-    """Frames that CTC needs for ``tokens`` [tokens]: one each, and a blank between equal neighbours."""
-    return int(tokens.numel() + torch.count_nonzero(tokens[1:] == tokens[:-1]))

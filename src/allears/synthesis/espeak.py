@@ -22,8 +22,6 @@ from allears.errors import SynthesisError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from allears.synthesis.voices import Speaker
-
 ESPEAK_RATE = 22_050
 """Samples per second that espeak-ng gives."""
 
@@ -40,6 +38,7 @@ _HALF_VOLUME = 50  # at 100, its default, some variants reach full scale and are
 _CHILD_SECONDS = 60
 _PR_SET_PDEATHSIG = 1
 
+_LIBC = ctypes.CDLL(None)
 _Callback = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p)
 
 
@@ -74,6 +73,7 @@ class Engine:
                 f"{ESPEAK_RATE}; install it again with: pip install --force-reinstall espeakng-loader."
             )
         self._library.espeak_SetSynthCallback(self._callback)
+        self._library.espeak_ListVoices(None)  # else each child reads 200 files to find its voice: 2 ms of 9
 
     def _collect(self, samples: int | None, count: int, _events: int | None) -> int:
         """Take what espeak hands over; 0 tells it to go on."""
@@ -85,36 +85,36 @@ class Engine:
         if self._library.espeak_SetVoiceByName(voice.encode()) != 0:
             raise SynthesisError(f"espeak-ng has no voice {voice!r}; use one of allears.synthesis.voices.")
 
-    def pcm(self, text: str, speaker: Speaker) -> bytes:
+    def pcm(self, text: str, voice: str, pitch: int, rate: int, seed: int) -> bytes:
         """``text`` as int16 samples at `ESPEAK_RATE`; to be called once, in a child of its own (`in_child`)."""
-        self._set_voice(speaker.voice)
-        self._library.espeak_ng_SetRandSeed(speaker.seed)
-        for parameter, value in ((_RATE, speaker.rate), (_PITCH, speaker.pitch), (_VOLUME, _HALF_VOLUME)):
+        self._set_voice(voice)
+        self._library.espeak_ng_SetRandSeed(seed)
+        for parameter, value in ((_RATE, rate), (_PITCH, pitch), (_VOLUME, _HALF_VOLUME)):
             self._library.espeak_SetParameter(parameter, value, 0)
         data = text.encode() + b"\0"
         size, start, whole = ctypes.c_size_t(len(data)), ctypes.c_uint(0), ctypes.c_uint(0)
         status = self._library.espeak_Synth(data, size, start, 0, whole, ctypes.c_uint(_UTF8), None, None)
         if status != 0 or not self._spoken:
             raise SynthesisError(
-                f"espeak-ng spoke nothing (status {status}) of {text!r} with voice {speaker.voice!r}; "
+                f"espeak-ng spoke nothing (status {status}) of {text!r} with voice {voice!r}; "
                 "give it a text with letters and a voice of allears.synthesis.voices."
             )
         return bytes(self._spoken)
 
-    def phonemes(self, text: str, voice: str) -> str:
-        """How espeak-ng reads ``text``, in its own phoneme letters; to be called in a child like `pcm`."""
+    def phonemes(self, text: str, voice: str) -> bytes:
+        """How espeak-ng reads ``text``, in its own phoneme letters, UTF-8; to be called in a child like `pcm`."""
         self._set_voice(voice)
         rest = ctypes.c_char_p(text.encode())
         clauses = []
         while rest:
-            clauses.append(self._library.espeak_TextToPhonemes(ctypes.byref(rest), _UTF8, 0).decode())
-        return " ".join(clauses)
+            clauses.append(self._library.espeak_TextToPhonemes(ctypes.byref(rest), _UTF8, 0))
+        return b" ".join(clauses)
 
 
 def die_with_parent(parent: int) -> None:
     """Ask the kernel to kill this process when process ``parent`` ends, however it ends (Linux)."""
     if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:  # it ended before the kernel was asked
         os._exit(1)
 

@@ -14,7 +14,7 @@ KINDS = ("white", "pink", "brown", "babble")
 TALKERS = 5
 """How many voices speak at once in babble."""
 
-_SLOPES = {"white": 0.0, "pink": 0.5, "brown": 1.0}
+_SLOPES = {"pink": 0.5, "brown": 1.0}
 _LOWEST = 50.0 / 16_000
 """Under 50 Hz the spectrum is flat, or brown noise would be one slow wave that no microphone passes."""
 
@@ -26,12 +26,12 @@ def power(signal: NDArray[np.float32]) -> float:
 
 def coloured(kind: str, samples: int, generator: np.random.Generator) -> NDArray[np.float32]:
     """Gaussian noise [samples] whose power falls with frequency as 1, 1/f (pink) or 1/f² (brown)."""
-    white = generator.standard_normal(samples, dtype=np.float32)
     if kind == "white":
-        return white
-    frequencies = np.maximum(np.fft.rfftfreq(samples), _LOWEST)
-    shaped = np.fft.irfft(np.fft.rfft(white) * frequencies ** -_SLOPES[kind], samples)
-    return shaped.astype(np.float32)
+        return generator.standard_normal(samples, dtype=np.float32)
+    size = 1 << (samples - 1).bit_length()  # a transform of a length with large prime factors takes ten times as long
+    frequencies = np.maximum(np.fft.rfftfreq(size), _LOWEST)
+    spectrum = np.fft.rfft(generator.standard_normal(size, dtype=np.float32))
+    return np.fft.irfft(spectrum * frequencies ** -_SLOPES[kind], size)[:samples].astype(np.float32)
 
 
 def babble(bank: NDArray[np.float32], samples: int, generator: np.random.Generator) -> NDArray[np.float32]:

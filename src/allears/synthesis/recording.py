@@ -12,7 +12,7 @@ import soxr
 
 from allears.files import PARTIAL
 from allears.seeding import generator
-from allears.synthesis.espeak import ESPEAK_RATE, Engine, in_child
+from allears.synthesis.espeak import ESPEAK_RATE
 from allears.synthesis.noise import at_ratio, babble, coloured, power
 from allears.types import SAMPLE_RATE
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from allears.synthesis.voicebox import Voicebox
     from allears.synthesis.voices import Speaker
 
 HIGHEST_PEAK = 0.95
@@ -54,9 +55,10 @@ class Order:
     seed: int = 0
 
 
-def spoken(engine: Engine, text: str, speaker: Speaker) -> NDArray[np.float32]:
-    """``text`` at 16 kHz, full scale 1 [samples]; in a child of a fresh engine, like `Engine.pcm`."""
-    raw = np.frombuffer(engine.pcm(text, speaker), dtype=np.int16)
+def spoken(voicebox: Voicebox, text: str, speaker: Speaker) -> NDArray[np.float32]:
+    """``text`` at 16 kHz, full scale 1 [samples]."""
+    pcm = voicebox.pcm(text, speaker.voice, speaker.pitch, speaker.rate, speaker.seed)
+    raw = np.frombuffer(pcm, dtype=np.int16)
     # In floating point: soxr dithers int16 output.
     resampled: NDArray[np.float32] = soxr.resample(raw / np.float32(32768), ESPEAK_RATE, SAMPLE_RATE, quality="HQ")
     return resampled
@@ -67,12 +69,9 @@ def rounded(signal: NDArray[np.float32]) -> NDArray[np.int16]:
     return np.clip(np.rint(signal * 32768), -32768, 32767).astype(np.int16)
 
 
-def babble_bank(engine: Engine, sentences: list[tuple[str, Speaker]]) -> NDArray[np.float32]:
+def babble_bank(voicebox: Voicebox, sentences: list[tuple[str, Speaker]]) -> NDArray[np.float32]:
     """Sentences one after the other, at equal power [samples]: what babble is cut from."""
-    parts = [
-        np.frombuffer(in_child(lambda t=text, s=speaker: spoken(engine, t, s).tobytes()), dtype=np.float32)  # type: ignore[misc]
-        for text, speaker in sentences
-    ]
+    parts = [spoken(voicebox, text, speaker) for text, speaker in sentences]
     return np.concatenate([part / np.float32(np.sqrt(power(part))) for part in parts])
 
 
@@ -101,7 +100,7 @@ def intact_frames(path: Path) -> int:
     return promised if rate == SAMPLE_RATE and len(samples) == promised else 0
 
 
-def record(engine: Engine, order: Order, bank: NDArray[np.float32], folder: Path) -> int:
+def record(voicebox: Voicebox, order: Order, bank: NDArray[np.float32], folder: Path) -> int:
     """Make the file of ``order`` in ``folder`` unless it is there; return its samples.
 
     The file is renamed into place whole. Its name beside is this process's own, so that a process that is just being
@@ -111,7 +110,7 @@ def record(engine: Engine, order: Order, bank: NDArray[np.float32], folder: Path
     frames = intact_frames(path)
     if frames:
         return frames
-    samples = mixture(order, spoken(engine, order.text, order.speaker), bank)
+    samples = mixture(order, spoken(voicebox, order.text, order.speaker), bank)
     beside = path.with_name(f"{path.name}.{os.getpid()}{PARTIAL}")
     soundfile.write(beside, samples, SAMPLE_RATE, format="FLAC", subtype="PCM_16", compression_level=0.2)
     beside.replace(path)

@@ -122,6 +122,11 @@ class Tokenizer:
         return cls(model, settings.text), remark
 
 
+def ctc_frames(tokens: NDArray[np.int32]) -> int:
+    """Frames that CTC needs for ``tokens`` [tokens]: one each, and a blank between equal neighbours."""
+    return len(tokens) + int(np.count_nonzero(tokens[1:] == tokens[:-1]))
+
+
 def _train(lines: list[str], pieces: int) -> bytes:
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(

@@ -1,0 +1,44 @@
+"""A command that runs on every rank: it joins the world, and when it fails says so to whoever started it and leaves."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from allears.world import World
+
+
+@contextlib.contextmanager
+def as_rank() -> Iterator[World]:
+    """Yield the world of this process.
+
+    After an error nothing collective is run: other ranks may be waiting in a collective that this one will never
+    join, so a member of a group leaves at once.
+    """
+    import os
+    import sys
+    import traceback
+
+    from allears.cluster.failure import report
+    from allears.errors import AllearsError
+    from allears.processes import end_with_parent
+    from allears.world import start
+
+    end_with_parent()
+    rank = int(os.environ.get("RANK", "0"))
+    try:
+        world = start()
+        yield world
+    except BaseException as error:
+        known = isinstance(error, AllearsError)
+        report(rank, error, str(error) if known else f"unexpected {type(error).__name__}: {error}")
+        if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+            traceback.print_exc() if not known else None
+            sys.stderr.flush()
+            sys.stdout.flush()
+            os._exit(1)
+        raise
+    world.close()

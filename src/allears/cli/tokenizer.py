@@ -1,0 +1,29 @@
+"""``allears tokenizer``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+
+def tokenizer(
+    dataset: Path = typer.Argument(help="A prepared dataset."),
+    out: Path = typer.Argument(help="Folder to write the tokenizer to."),
+    pieces: int = typer.Option(128, help="Size of the vocabulary, blank and unknown included."),
+    split: str = typer.Option(None, help="A part of the dataset. [default: all of it]"),
+    as_json: bool = typer.Option(False, "--json", help="Print a JSON object as the last line."),
+) -> None:
+    """Make a tokenizer (byte-pair encoding) from a dataset's transcripts.
+
+    Example: allears tokenizer data/libri tokenizers/libri-128 --pieces 128
+    """
+    from allears.reporting import say, show_json
+    from allears.run import make_tokenizer
+
+    made, remark = make_tokenizer(dataset, split, out, pieces)
+    if remark:
+        say(f"note: {remark}")
+    say(f"{made.size} pieces in {out}; use them: tokenizer.path={out}")
+    if as_json:
+        show_json({"vocabulary": made.size, "tokenizer": str(out)})

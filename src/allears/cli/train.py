@@ -1,0 +1,54 @@
+"""``allears train``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import typer
+
+
+def train(
+    config: str = typer.Argument(help="A YAML file, or the name of a shipped config: demo, tiny."),
+    overrides: list[str] = typer.Argument(
+        None, metavar="[KEY=VALUE]...", help="Settings to change, such as dataset=PATH or training.epochs=3."
+    ),
+    run: Path = typer.Option(None, help="Folder of the run; the same command goes on there. [default: runs/CONFIG]"),
+    processes: int = typer.Option(1, help="Processes to start on this machine; a launcher's own count goes before."),
+    show: bool = typer.Option(False, "--show", help="Print the settings and where each comes from; train nothing."),
+    as_json: bool = typer.Option(False, "--json", help="Print a JSON object as the last line."),
+) -> None:
+    """Train a recogniser: alone, with --processes N, or under torchrun, unchanged.
+
+    Example: allears train tiny dataset=data/libri --run runs/first --processes 2
+    """
+    from allears.settings import build, origins, overridden, read
+
+    given = overrides or []
+    given = [f"train.{item}" if item.startswith("dataset=") else item for item in given]
+    values = overridden(read(config), given)
+    if show:
+        from allears.reporting import show as show_line
+        from allears.run import RunSettings
+
+        for name, value, origin in origins(build(RunSettings, values, config), values, given, config):
+            show_line(f"{name:<44} {value!s:<28} {origin}")
+        return
+    from allears.cluster.local import launch, launched
+
+    folder = run or Path("runs") / Path(config).stem
+    if processes != 1 and not launched():
+        arguments = ["train", config, *given, "--run", str(folder), *(["--json"] if as_json else [])]
+        sys.exit(launch(arguments, processes))
+    from allears.cli.ranks import as_rank
+    from allears.run import RunSettings
+    from allears.run import train as train_run
+
+    with as_rank() as world:
+        outcome = train_run(build(RunSettings, values, config), folder, world)
+        if world.leads:
+            from allears.reporting import say, show_json
+
+            say(f"the run is in {folder}; try it: allears evaluate {folder} DATASET")
+            if as_json:
+                show_json(outcome)

@@ -1,0 +1,1 @@
+"""Starting many processes, and knowing which one failed first."""

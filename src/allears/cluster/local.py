@@ -1,0 +1,120 @@
+"""Several ranks on this machine: the same command once a rank, with the variables that any launcher sets."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from allears.cluster.failure import FAILURES, Failure, first
+from allears.errors import SettingsError
+from allears.processes import LIFELINE
+from allears.reporting import say
+from allears.world import RENDEZVOUS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+GRACE_SECONDS = 2.0
+"""How long ranks may take to leave after one of them has failed, before they are killed."""
+
+
+def launched() -> bool:
+    """Whether this process is one rank of a group that somebody started."""
+    return "RANK" in os.environ and "WORLD_SIZE" in os.environ
+
+
+def launch(arguments: Sequence[str], processes: int, debug: bool = False) -> int:
+    """Run ``python -m allears ARGUMENTS`` as ``processes`` ranks and wait.
+
+    The first rank writes to this terminal; what the others write is shown only when they fail. When one fails, all
+    end within `GRACE_SECONDS`, and its own error is what is shown.
+
+    Returns:
+        The exit code: 0 when all ranks succeeded.
+
+    Raises:
+        SettingsError: ``processes`` is not positive.
+    """
+    if processes < 1:
+        raise SettingsError(f"--processes must be at least 1, not {processes}.")
+    with tempfile.TemporaryDirectory(prefix="allears-") as folder, contextlib.ExitStack() as stack:
+        ranks = [_start(arguments, rank, processes, Path(folder), stack) for rank in range(processes)]
+        try:
+            failed = _wait(ranks)
+        except BaseException:
+            _end(ranks, signal.SIGINT)
+            raise
+        if failed is None:
+            return 0
+        time.sleep(0.2)  # an error on one rank makes others fail too; let the first one finish writing
+        _end(ranks, signal.SIGTERM)
+        _tell(failed, ranks[failed].returncode, Path(folder), debug)
+        return 1
+
+
+def _start(
+    arguments: Sequence[str], rank: int, processes: int, folder: Path, stack: contextlib.ExitStack
+) -> subprocess.Popen[bytes]:
+    environment = {
+        **os.environ,
+        "RANK": str(rank),
+        "WORLD_SIZE": str(processes),
+        "LOCAL_RANK": str(rank),
+        "LOCAL_WORLD_SIZE": str(processes),
+        RENDEZVOUS: f"file://{folder}/rendezvous",
+        FAILURES: str(folder),
+        LIFELINE: str(os.getpid()),
+    }
+    output = None if rank == 0 else stack.enter_context((folder / f"rank-{rank}.log").open("wb"))
+    return subprocess.Popen(
+        [sys.executable, "-m", "allears", *arguments],
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=output,
+    )
+
+
+def _wait(ranks: list[subprocess.Popen[bytes]]) -> int | None:
+    """The first rank seen to fail, or None when all have succeeded."""
+    while True:
+        codes = [rank.poll() for rank in ranks]
+        for rank, code in enumerate(codes):
+            if code not in {None, 0}:
+                return rank
+        if all(code == 0 for code in codes):
+            return None
+        time.sleep(0.02)
+
+
+def _end(ranks: list[subprocess.Popen[bytes]], polite: signal.Signals) -> None:
+    for rank in ranks:
+        if rank.poll() is None:
+            rank.send_signal(polite)
+    deadline = time.monotonic() + GRACE_SECONDS
+    for rank in ranks:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            rank.wait(max(deadline - time.monotonic(), 0.0))
+    for rank in ranks:
+        if rank.poll() is None:
+            rank.kill()
+            rank.wait()
+
+
+def _tell(rank: int, code: int, folder: Path, debug: bool) -> None:
+    failure = first(folder)
+    if failure is None:
+        log = folder / f"rank-{rank}.log"
+        tail = log.read_text(encoding="utf-8", errors="replace")[-4000:] if log.exists() else ""
+        how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"left with exit code {code}"
+        failure = Failure(rank, 0.0, f"it {how} without a word of its own.", tail)
+    if debug and failure.trace:
+        say(failure.trace.rstrip())
+    say(f"error: rank {failure.rank}: {failure.message}")

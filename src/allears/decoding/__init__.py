@@ -1,0 +1,1 @@
+"""Log-probabilities → token ids."""

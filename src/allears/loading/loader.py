@@ -1,0 +1,197 @@
+"""Plan → batches, made ahead of time in threads: reading and decoding release the interpreter's lock.
+
+    EpochPlans.at(step) → this rank's places → ExampleReader (threads) → collate → StepWork, in order
+
+The position is the plan step alone: a loader that starts at step n gives what one that has come to step n gives.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pydantic import Field
+
+from allears.errors import AudioError
+from allears.loading.collate import collate
+from allears.loading.plan import EpochPlan, PlanSettings, plan_epoch, steps_per_epoch
+from allears.settings import Settings
+from allears.types import SAMPLE_RATE, Batch, Example, Rejection
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from allears.loading.example import ExampleReader
+
+
+class LoaderSettings(Settings):
+    """How batches are made ahead.
+
+    Attributes:
+        workers: threads of each process; 0 makes batches only when they are asked for.
+        prefetch_steps: how many steps are made ahead.
+    """
+
+    workers: int = Field(default=1, ge=0, le=256)
+    prefetch_steps: int = Field(default=4, ge=1, le=1000)
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """What the plan says of one step, the same on all ranks."""
+
+    step: int
+    epoch: int
+    utterances: int
+    tokens: int
+    audio_seconds: float
+    padding: float
+
+
+class EpochPlans:
+    """The plan of every step of a training over usable utterances.
+
+    Args:
+        lengths: samples of each utterance [n].
+        tokens: target tokens of each utterance [n].
+        settings: what a step is.
+        seed: of the run.
+    """
+
+    def __init__(
+        self, lengths: NDArray[np.int64], tokens: NDArray[np.int32], settings: PlanSettings, seed: int
+    ) -> None:
+        self._lengths = lengths
+        self._tokens = tokens
+        self._settings = settings
+        self._seed = seed
+        self._epoch = -1
+        self._plan: EpochPlan | None = None
+        self.steps_per_epoch = steps_per_epoch(lengths, settings)
+
+    def at(self, step: int) -> tuple[EpochPlan, int, int]:
+        """The plan that holds a step, its epoch, and the step's number in it."""
+        epoch, inside = divmod(step, self.steps_per_epoch)
+        if self._plan is None or epoch != self._epoch:
+            self._plan = plan_epoch(self._lengths, self._settings, self._seed, epoch)
+            self._epoch = epoch
+        return self._plan, epoch, inside
+
+    def members(self, step: int, places: list[int]) -> list[int]:
+        """Utterances at some places of a step."""
+        plan, _, inside = self.at(step)
+        return [utterance for place in places for utterance in plan.micro_batch(inside, place).tolist()]
+
+    def planned(self, step: int) -> Planned:
+        """Counts of a whole step, over all ranks."""
+        plan, epoch, inside = self.at(step)
+        utterances = plan.step(inside)
+        samples = int(self._lengths[utterances].sum())
+        padded = 0
+        for place in range(plan.micro_batches):
+            members = plan.micro_batch(inside, place)
+            padded += len(members) * int(self._lengths[members].max(initial=0))
+        return Planned(
+            step,
+            epoch,
+            len(utterances),
+            int(self._tokens[utterances].sum()),
+            samples / SAMPLE_RATE,
+            1.0 - samples / max(padded, 1),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class StepWork:
+    """One rank's part of a step.
+
+    Attributes:
+        planned: what the plan says of the whole step.
+        places: which micro-batches of the step these are.
+        batches: one for each place; None where nothing is to be run.
+        rejected: place → its planned utterances that cannot be used.
+    """
+
+    planned: Planned
+    places: range
+    batches: list[Batch | None]
+    rejected: dict[int, list[Rejection]]
+
+
+class Loader:
+    """Iterates over the `StepWork` of one rank from step ``start`` to before ``stop``.
+
+    Args:
+        plans: the plan.
+        reader: makes examples.
+        places: this rank's places in each step.
+        start: first plan step.
+        stop: plan step to end before.
+        settings: threads and prefetching.
+        pin: whether batches are put in page-locked memory.
+    """
+
+    def __init__(
+        self,
+        plans: EpochPlans,
+        reader: ExampleReader,
+        places: range,
+        start: int,
+        stop: int,
+        settings: LoaderSettings,
+        pin: bool = False,
+    ) -> None:
+        self._plans = plans
+        self._reader = reader
+        self._places = places
+        self._range = range(start, stop)
+        self._settings = settings
+        self._pin = pin
+
+    def __iter__(self) -> Iterator[StepWork]:
+        if self._settings.workers == 0:
+            for step in self._range:
+                planned, members = self._members(step)
+                yield self._work(planned, [self._micro_batch(names, planned.epoch) for names in members])
+            return
+        with ThreadPoolExecutor(self._settings.workers, thread_name_prefix="loader") as pool:
+            ahead: deque[tuple[Planned, list[Future[tuple[Batch | None, list[Rejection]]]]]] = deque()
+            try:
+                for step in self._range:
+                    planned, members = self._members(step)
+                    ahead.append((planned, [pool.submit(self._micro_batch, names, planned.epoch) for names in members]))
+                    if len(ahead) > self._settings.prefetch_steps:
+                        first, futures = ahead.popleft()
+                        yield self._work(first, [future.result() for future in futures])
+                while ahead:
+                    first, futures = ahead.popleft()
+                    yield self._work(first, [future.result() for future in futures])
+            finally:
+                pool.shutdown(wait=False, cancel_futures=True)
+
+    def _members(self, step: int) -> tuple[Planned, list[list[int]]]:
+        """Utterances of each of this rank's places."""
+        plan, _, inside = self._plans.at(step)
+        return self._plans.planned(step), [plan.micro_batch(inside, place).tolist() for place in self._places]
+
+    def _micro_batch(self, utterances: list[int], epoch: int) -> tuple[Batch | None, list[Rejection]]:
+        examples: list[Example] = []
+        rejected: list[Rejection] = []
+        for utterance in utterances:
+            try:
+                examples.append(self._reader.example(utterance, epoch))
+            except AudioError as error:
+                rejected.append(Rejection(self._reader.id(utterance), error.reason, str(error)))
+        if not examples:
+            return None, rejected
+        batch = collate(examples)
+        return (batch.pinned() if self._pin else batch), rejected
+
+    def _work(self, planned: Planned, made: list[tuple[Batch | None, list[Rejection]]]) -> StepWork:
+        rejected = {place: found for place, (_, found) in zip(self._places, made, strict=True) if found}
+        return StepWork(planned, self._places, [batch for batch, _ in made], rejected)

@@ -1,0 +1,47 @@
+"""How many tokens each utterance has: known before training, so that a step's gradient can be scaled by its count.
+
+Counted once for a dataset and a tokenizer, and kept beside the dataset under the digest of both.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from allears.files import digest, written
+from allears.reporting import Progress, say
+from allears.text.tokenizer import ctc_frames
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from allears.loading.collection import Collection
+    from allears.manifest.index import Index
+    from allears.text.tokenizer import Tokenizer
+
+
+def token_counts(collection: Collection, tokenizer: Tokenizer) -> NDArray[np.int32]:
+    """(tokens, frames that CTC needs for them) of each utterance [n, 2]."""
+    counted = [_of_dataset(index, tokenizer)[rows] for index, rows in collection.parts]
+    return np.concatenate(counted) if counted else np.zeros((0, 2), dtype=np.int32)
+
+
+def _of_dataset(index: Index, tokenizer: Tokenizer) -> NDArray[np.int32]:
+    path = index.folder / "cache" / f"tokens-{digest(index.digest, tokenizer.digest)[:16]}.npy"
+    if path.exists():
+        counts = np.load(path, mmap_mode="r", allow_pickle=False)
+        if counts.shape == (len(index), 2):
+            return np.asarray(counts)
+    counts = np.zeros((len(index), 2), dtype=np.int32)
+    with Progress("counting tokens", len(index), "utterances") as progress:
+        for row in range(len(index)):
+            tokens = tokenizer.encode(index.text(row))
+            counts[row] = len(tokens), ctc_frames(tokens)
+            progress.advance()
+    try:
+        with written(path) as file:
+            np.save(file, counts)
+    except OSError as error:
+        say(f"note: token counts are not kept, because {path.parent} cannot be written: {error.strerror}.")
+    return counts

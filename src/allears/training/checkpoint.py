@@ -1,0 +1,184 @@
+"""A training on disk: a folder that is complete or absent, opens with no other file, and holds nothing pickled.
+
+step-00000120/  model.safetensors  optimizer.safetensors  state.json  settings.yaml  tokenizer/
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+import yaml
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+
+from allears.errors import CheckpointError, DataError
+from allears.files import PARTIAL, read_json, write_json, written_folder
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from typing import Any
+
+    import torch
+    from torch import Tensor, nn
+
+    from allears.text.tokenizer import Tokenizer
+
+FORMAT = 1
+_NAME = re.compile(r"step-(\d{8,})")
+_WRAPPERS = ("module.", "_orig_mod.")
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where a training stands.
+
+    Attributes:
+        step: the next plan step.
+        applied: optimiser steps applied.
+        digest: of the training utterances, which a resumed run must find again.
+    """
+
+    step: int
+    applied: int
+    digest: str
+
+
+def checkpoint_folder(run: Path, step: int) -> Path:
+    """Where the checkpoint before plan step ``step`` lies."""
+    return run / "checkpoints" / f"step-{step:08d}"
+
+
+def checkpoints(run: Path) -> list[Path]:
+    """Complete checkpoints of a run, oldest first."""
+    folder = run / "checkpoints"
+    if not folder.is_dir():
+        return []
+    found = [path for path in folder.iterdir() if _NAME.fullmatch(path.name) and (path / "state.json").exists()]
+    return sorted(found, key=lambda path: int(path.name.removeprefix("step-")))
+
+
+def newest(run: Path) -> Path:
+    """The newest complete checkpoint.
+
+    Raises:
+        CheckpointError: there is none.
+    """
+    found = checkpoints(run)
+    if not found:
+        raise CheckpointError(f"{run} holds no complete checkpoint; name the folder of a run that has trained.")
+    return found[-1]
+
+
+def save(
+    run: Path,
+    position: Position,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    settings: dict[str, Any],
+    tokenizer: Tokenizer,
+    keep: int,
+) -> Path:
+    """Write a checkpoint and remove all but the ``keep`` newest; only one rank does this."""
+    path = checkpoint_folder(run, position.step)
+    with written_folder(path) as folder:
+        save_file(_contiguous(model.state_dict()), folder / "model.safetensors")
+        save_file(_optimizer_tensors(model, optimizer), folder / "optimizer.safetensors")
+        (folder / "settings.yaml").write_text(yaml.safe_dump(settings, sort_keys=False, allow_unicode=True), "utf-8")
+        tokenizer.save(folder / "tokenizer")
+        write_json(folder / "state.json", {"format": FORMAT, **asdict(position)})
+    for old in checkpoints(run)[:-keep]:
+        shutil.rmtree(old)
+    for left in path.parent.glob(f"*{PARTIAL}"):
+        shutil.rmtree(left, ignore_errors=True)
+    return path
+
+
+def load_position(path: Path) -> Position:
+    """The position of a checkpoint.
+
+    Raises:
+        CheckpointError: it is damaged or of another format.
+    """
+    try:
+        state = read_json(path / "state.json")
+        found = state.pop("format")
+        if found != FORMAT:
+            raise CheckpointError(
+                f"{path} has format {found}, this version reads {FORMAT}; use the version that wrote it."
+            )
+        return Position(**state)
+    except (DataError, TypeError, KeyError, AttributeError) as error:
+        raise CheckpointError(f"{path} is damaged: {error}; remove it to fall back to an older one.") from error
+
+
+def load_model(path: Path, model: nn.Module) -> None:
+    """Put a checkpoint's weights into ``model``; prefixes of wrappers do not matter.
+
+    Raises:
+        CheckpointError: it is damaged, or of another architecture (the differing keys are named).
+    """
+    tensors = {_bare(name): value for name, value in _tensors(path / "model.safetensors").items()}
+    wanted = model.state_dict()
+    differing = [f"{name} is missing" for name in wanted if name not in tensors]
+    differing += [f"{name} is unknown" for name in tensors if name not in wanted]
+    differing += [
+        f"{name} is {list(tensors[name].shape)} instead of {list(value.shape)}"
+        for name, value in wanted.items()
+        if name in tensors and tensors[name].shape != value.shape
+    ]
+    if differing:
+        more = f" and {len(differing) - 4} more" if len(differing) > 4 else ""
+        raise CheckpointError(
+            f"{path} is of another architecture: {'; '.join(differing[:4])}{more}; "
+            "use the settings it was trained with, or another run folder."
+        )
+    model.load_state_dict(tensors)
+
+
+def load_optimizer(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    """Put a checkpoint's optimiser state into ``optimizer``, which belongs to ``model``.
+
+    Raises:
+        CheckpointError: it is damaged or of another model.
+    """
+    tensors = {_bare(name): value for name, value in _tensors(path / "optimizer.safetensors").items()}
+    state: dict[int, dict[str, Tensor]] = {}
+    for number, name in enumerate(_parameter_names(model, optimizer)):
+        found = {key.rpartition(".")[2]: value for key, value in tensors.items() if key.rpartition(".")[0] == name}
+        if found:
+            state[number] = found
+    if len(state) * 3 != len(tensors):
+        raise CheckpointError(f"{path / 'optimizer.safetensors'} belongs to another model; use another run folder.")
+    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+
+
+def _tensors(path: Path) -> dict[str, Tensor]:
+    try:
+        return load_file(path)
+    except (SafetensorError, OSError) as error:
+        raise CheckpointError(f"{path} is damaged: {error}; remove its folder to fall back to an older one.") from error
+
+
+def _bare(name: str) -> str:
+    while name.startswith(_WRAPPERS):
+        name = name.removeprefix(_WRAPPERS[0]).removeprefix(_WRAPPERS[1])
+    return name
+
+
+def _contiguous(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
+
+
+def _parameter_names(model: nn.Module, optimizer: torch.optim.Optimizer) -> list[str]:
+    """Names of the optimiser's parameters, in the order of its numbers."""
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    return [names[id(parameter)] for group in optimizer.param_groups for parameter in group["params"]]
+
+
+def _optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    names = _parameter_names(model, optimizer)
+    state: dict[int, dict[str, Tensor]] = optimizer.state_dict()["state"]
+    return _contiguous({f"{names[n]}.{key}": value for n, values in state.items() for key, value in values.items()})

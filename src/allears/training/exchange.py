@@ -1,0 +1,82 @@
+"""The one small exchange of a step: what every rank must know of every micro-batch, in one sum over all ranks.
+
+[micro_batches × FIELDS] then batch norm's sums; each rank fills the rows of its own places, the rest is zero.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+
+from allears.layers.batch_norm import taken_sums, update_running
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from allears.types import Loss
+    from allears.world import World
+
+LOSS, COUNT, FAULTY, UTTERANCES, REJECTED = range(5)
+FIELDS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What all ranks know after the exchange.
+
+    Attributes:
+        loss: summed over the step.
+        count: terms in that sum.
+        utterances: used.
+        rejected: planned but not usable.
+        faulty: places whose loss is not finite.
+    """
+
+    loss: float
+    count: int
+    utterances: int
+    rejected: int
+    faulty: list[int]
+
+
+class Exchange:
+    """Collects this rank's rows during a step."""
+
+    def __init__(self, micro_batches: int, device: torch.device) -> None:
+        self._rows = torch.zeros(micro_batches, FIELDS, dtype=torch.float64, device=device)
+
+    def put(self, place: int, loss: Loss, utterances: int) -> None:
+        """Record one micro-batch; nothing is read back from the device."""
+        total = sum((value.detach() for value in loss.sums.values()), torch.zeros((), device=self._rows.device))
+        finite = torch.isfinite(total)
+        row = self._rows[place]
+        row[LOSS] = torch.where(finite, total, torch.zeros_like(total))
+        row[COUNT] = next(iter(loss.counts.values()))
+        row[FAULTY] = ~finite
+        row[UTTERANCES] = utterances
+
+    def reject(self, place: int, utterances: int) -> None:
+        """Record planned utterances of ``place`` that could not be used."""
+        self._rows[place, REJECTED] = utterances
+
+    def settle(self, model: nn.Module, world: World) -> Verdict:
+        """Exchange, update batch norm's running statistics, and say what all ranks now know."""
+        sums = taken_sums(model, self._rows.device)
+        message = torch.cat((self._rows.flatten(), sums.double()))
+        world.sum(message)
+        rows = message[: self._rows.numel()].view_as(self._rows)
+        update_running(model, message[self._rows.numel() :])
+        return _verdict(rows)
+
+
+def _verdict(rows: Tensor) -> Verdict:
+    values = rows.tolist()
+    return Verdict(
+        sum(row[LOSS] for row in values),
+        round(sum(row[COUNT] for row in values)),
+        round(sum(row[UTTERANCES] for row in values)),
+        round(sum(row[REJECTED] for row in values)),
+        [place for place, row in enumerate(values) if row[FAULTY]],
+    )

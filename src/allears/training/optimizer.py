@@ -1,0 +1,72 @@
+"""AdamW and its learning rate, a pure function of the number of applied steps."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+from pydantic import Field, PositiveFloat
+
+from allears.settings import Settings
+
+if TYPE_CHECKING:
+    from torch import nn
+
+
+class LearningRateSettings(Settings):
+    """The learning rate over a training.
+
+    Attributes:
+        value: its peak.
+        warmup: share of the training over which it rises linearly from zero.
+        warmup_steps: upper bound of that, in steps.
+        schedule: ``cosine`` falls to zero at the end; ``inverse_sqrt`` falls with the root of the step; ``constant``.
+    """
+
+    value: PositiveFloat = 1e-3
+    warmup: float = Field(default=0.1, ge=0, le=1)
+    warmup_steps: int = Field(default=10_000, ge=0)
+    schedule: Literal["cosine", "inverse_sqrt", "constant"] = "cosine"
+
+    def at(self, applied: int, total: int) -> float:
+        """The rate of the next step after ``applied`` steps, of ``total`` planned ones."""
+        rising = min(math.ceil(self.warmup * total), self.warmup_steps)
+        if applied < rising:
+            return self.value * (applied + 1) / rising
+        if self.schedule == "constant":
+            return self.value
+        if self.schedule == "inverse_sqrt":
+            return self.value * math.sqrt(max(rising, 1) / (applied + 1))
+        done = (applied - rising) / max(total - rising, 1)
+        return self.value * 0.5 * (1.0 + math.cos(math.pi * min(done, 1.0)))
+
+
+class OptimizerSettings(Settings):
+    """AdamW (Loshchilov, Hutter, ICLR 2019).
+
+    Attributes:
+        learning_rate: over the training.
+        betas: decay of the two moments.
+        weight_decay: of matrices; norms and biases have none.
+        clip: bound of the global gradient norm.
+    """
+
+    learning_rate: LearningRateSettings = LearningRateSettings()
+    betas: tuple[float, float] = (0.9, 0.98)
+    weight_decay: float = Field(default=1e-3, ge=0)
+    clip: PositiveFloat = 5.0
+
+    def build(self, model: nn.Module) -> torch.optim.AdamW:
+        """The optimiser of ``model``."""
+        parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        decayed = [parameter for parameter in parameters if parameter.ndim > 1]
+        others = [parameter for parameter in parameters if parameter.ndim <= 1]
+        groups: list[dict[str, Any]] = [{"params": decayed}, {"params": others, "weight_decay": 0.0}]
+        return torch.optim.AdamW(
+            groups,
+            lr=self.learning_rate.value,
+            betas=self.betas,
+            weight_decay=self.weight_decay,
+            fused=True,
+        )
