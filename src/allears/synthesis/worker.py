@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import soundfile
 
 from allears.errors import SynthesisError
 from allears.synthesis.espeak import die_with_parent
@@ -57,6 +58,8 @@ class Worker:
             return {"ok": self.result(message)}
         except SynthesisError as error:
             return {"error": str(error)}
+        except (OSError, soundfile.LibsndfileError) as error:
+            return {"error": f"{message.get('folder')} could not be written: {error}; check its disk and permissions."}
 
 
 def main() -> None:
