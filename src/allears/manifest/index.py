@@ -123,7 +123,7 @@ class Index:
             return cls(folder, about, columns, blobs)
         except DatasetError:
             raise
-        except (DataError, OSError, ValueError, KeyError, TypeError) as error:
+        except (DataError, OSError, EOFError, ValueError, KeyError, TypeError) as error:
             raise DatasetError(
                 f"{place} is damaged ({error or type(error).__name__}); prepare the dataset again with --overwrite."
             ) from error
