@@ -34,7 +34,7 @@ _SYNCHRONOUS = 2
 _DO_NOT_EXIT = 0x8000
 _UTF8 = 1
 _RATE, _VOLUME, _PITCH = 1, 2, 3
-_HALF_VOLUME = 50  # at 100, its default, some variants reach full scale and are clipped inside espeak
+_QUIET = 25  # at 100, its default, 14 variants reach full scale, and espeak turns them down in mid-word; at 50 still 3
 _CHILD_SECONDS = 60
 _PR_SET_PDEATHSIG = 1
 
@@ -89,12 +89,12 @@ class Engine:
         """``text`` as int16 samples at `ESPEAK_RATE`; to be called once, in a child of its own (`in_child`)."""
         self._set_voice(voice)
         self._library.espeak_ng_SetRandSeed(seed)
-        for parameter, value in ((_RATE, rate), (_PITCH, pitch), (_VOLUME, _HALF_VOLUME)):
+        for parameter, value in ((_RATE, rate), (_PITCH, pitch), (_VOLUME, _QUIET)):
             self._library.espeak_SetParameter(parameter, value, 0)
         data = text.encode() + b"\0"
         size, start, whole = ctypes.c_size_t(len(data)), ctypes.c_uint(0), ctypes.c_uint(0)
         status = self._library.espeak_Synth(data, size, start, 0, whole, ctypes.c_uint(_UTF8), None, None)
-        if status != 0 or not self._spoken:
+        if status != 0 or not any(self._spoken):
             raise SynthesisError(
                 f"espeak-ng spoke nothing (status {status}) of {text!r} with voice {voice!r}; "
                 "give it a text with letters and a voice of allears.synthesis.voices."
