@@ -42,7 +42,7 @@ def test_a_clean_recording(speech: NDArray[np.float32], bank: NDArray[np.float32
     assert len(clean) == len(speech) + 1600 + 4000
     assert not clean[:1600].any()
     assert not clean[-4000:].any()
-    level = 10 * np.log10(power(clean[1600:-4000] / np.float32(32768)))
+    level = 10 * np.log10(power(clean[1600:-4000].astype(np.float32))) - 20 * np.log10(32768)
     assert level == pytest.approx(-26.0, abs=0.1)
 
 
