@@ -77,14 +77,11 @@ def _show(summary: Summary) -> None:
         ],
     )
     if report["rejected"]:
-        reporting.table(
-            f"Rejected (all in {summary.folder / 'rejected.jsonl'})",
-            ["reason", "utterances", "for example"],
-            [
-                [reason, f"{one['utterances']:,}", one["examples"][0]["detail"]]
-                for reason, one in report["rejected"].items()
-            ],
+        reporting.show(
+            f"Rejected {sum(summary.rejected.values()):,}, all listed in {summary.folder / 'rejected.jsonl'}:"
         )
+        for reason, one in report["rejected"].items():
+            reporting.show(f"  {one['utterances']:>9,}  {reason}; for example: {one['examples'][0]['detail']}")
 
 
 def _json(summary: Summary) -> dict[str, object]:

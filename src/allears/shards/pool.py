@@ -13,13 +13,14 @@ import os
 import signal
 import traceback
 from collections import deque
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from allears.errors import AllearsError, DatasetError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Sequence
+    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
 Task = TypeVar("Task")
 Message = TypeVar("Message")
@@ -41,10 +42,11 @@ def run(
         DatasetError: a worker failed, or was killed.
     """
     waiting = deque(enumerate(tasks))
-    workers = [_Worker(function) for _ in range(min(processes, len(tasks)))]
+    workers: list[_Worker[Task, Message]] = []
     try:
-        for worker in workers:
-            worker.give(*waiting.popleft())
+        for _ in range(min(processes, len(tasks))):
+            workers.append(_Worker(function))
+            workers[-1].give(*waiting.popleft())
         busy = {worker.pipe: worker for worker in workers}
         while busy:
             for pipe in wait(list(busy)):
@@ -70,7 +72,8 @@ class _Worker(Generic[Task, Message]):
         self.place = -1
         self._task = ""
         self._process = context.Process(target=_work, args=(function, other, os.getpid()), daemon=True)
-        self._process.start()
+        with _interrupts_held():
+            self._process.start()
         other.close()
 
     def give(self, place: int, task: Task) -> None:
@@ -109,6 +112,17 @@ class _Worker(Generic[Task, Message]):
         )
 
 
+@contextlib.contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Start a process with SIGINT blocked, which it inherits: Ctrl-C while it imports would be a traceback."""
+    resource_tracker.ensure_running()  # when it starts it unblocks SIGINT
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _work(function: Callable[[Any], Iterable[Any]], pipe: Connection, parent: int) -> None:
     """The life of a worker."""
     _die_with(parent)
@@ -139,8 +153,7 @@ def _die_with(parent: int) -> None:
 
 
 def _quiet() -> None:
-    """Leave Ctrl-C to the parent, and keep what the audio libraries print from the terminal."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """Keep what the audio libraries print from the terminal."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for descriptor in (1, 2):
         os.dup2(nowhere, descriptor)
