@@ -73,6 +73,14 @@ def write_json(path: Path, value: object) -> None:
         file.write((json.dumps(value, ensure_ascii=False, indent=2) + "\n").encode())
 
 
+def write_yaml(path: Path, value: object) -> None:
+    """Write ``value`` as YAML in its own order, complete or absent."""
+    import yaml
+
+    with written(path) as file:
+        file.write(yaml.safe_dump(value, sort_keys=False, allow_unicode=True).encode())
+
+
 def read_json(path: Path) -> Any:
     """Read a JSON file; a missing or damaged one is a `DataError` that names it."""
     try:

@@ -1,4 +1,4 @@
-"""Processes that do not outlive whoever started them."""
+"""What a started process is told in its environment, and how it ends with whoever started it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ import signal
 
 LIFELINE = "ALLEARS_PARENT"
 """Process id of the starter with which a started process wants to end."""
+
+RENDEZVOUS = "ALLEARS_RENDEZVOUS"
+"""Where the processes of one machine meet when `cluster.local` started them: a ``file://`` address, no port."""
 
 _PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 

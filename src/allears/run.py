@@ -5,50 +5,44 @@ A run is a folder; the same command goes on where it stands.
 
 from __future__ import annotations
 
-import os
-import platform
 from contextlib import ExitStack
-from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-import yaml
 from pydantic import Field, field_validator
 
-from allears import __version__, seeding
+from allears import seeding
 from allears.audio import files as audio
-from allears.errors import CheckpointError, SettingsError
+from allears.cluster.environment import describe, remarks
 from allears.evaluation import result
-from allears.evaluation.transcribe import Hypothesis, hypotheses, recognised
-from allears.files import locked, write_json, written
+from allears.evaluation.transcribe import hypotheses, recognised
+from allears.files import locked, write_json, write_yaml
 from allears.loading.collection import Collection, SourceSettings
 from allears.loading.example import ExampleReader
-from allears.loading.loader import EpochPlans, Loader, LoaderSettings
-from allears.loading.plan import PlanSettings, idle_share, limits, subtrees
-from allears.loading.tokens import token_counts
+from allears.loading.loader import Loader, LoaderSettings
+from allears.loading.material import Material, gather
+from allears.loading.plan import PlanSettings, subtrees
 from allears.models.ctc import CtcModel, ModelSettings
 from allears.reporting import say
-from allears.settings import Settings, build, flat, read
+from allears.settings import Settings, build, read
 from allears.text.tokenizer import Tokenizer, TokenizerSettings
 from allears.training import checkpoint
 from allears.training.engine import build_engine
-from allears.training.loop import Journal, NoJournal, TrainingSettings, run_steps
-from allears.training.metrics import Metrics
+from allears.training.loop import TrainingSettings, run_steps
+from allears.training.metrics import Journal, Metrics
 from allears.training.optimizer import OptimizerSettings
 from allears.training.step import Stepper
+from allears.types import SAMPLE_RATE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    import numpy as np
-    from numpy.typing import NDArray
+    from pathlib import Path
 
     from allears.world import World
 
 _INITIAL = seeding.key("initial weights")
-_MAY_CHANGE = ("training.", "loader.", "test.", "validation.")
-"""Settings that a resumed run may change: they do not alter what a given step does."""
+_MAY_CHANGE = ("training", "loader", "validation", "test")
+"""Settings that a resumed run may change: they do not alter what a step does."""
 
 
 class RunSettings(Settings):
@@ -67,7 +61,7 @@ class RunSettings(Settings):
         training: how long, and what happens on the way.
     """
 
-    seed: int = Field(default=0, ge=0)
+    seed: int = Field(default=0, ge=0, lt=2**63)
     train: tuple[SourceSettings, ...] = ()
     validation: dict[str, SourceSettings] = {}
     test: dict[str, SourceSettings] = {}
@@ -85,16 +79,6 @@ class RunSettings(Settings):
         return [value] if isinstance(value, dict) else value
 
 
-@dataclass(frozen=True)
-class Material:
-    """What a training works on: usable utterances, their plan, and the sets that are scored on the way."""
-
-    collection: Collection
-    plans: EpochPlans
-    validation: dict[str, Collection]
-    tokenizer: Tokenizer
-
-
 def train(settings: RunSettings, run: Path, world: World) -> dict[str, Any]:
     """Train from where ``run`` stands to the end of the config; on every rank.
 
@@ -105,24 +89,45 @@ def train(settings: RunSettings, run: Path, world: World) -> dict[str, Any]:
     with ExitStack() as stack:
         if world.leads:
             stack.enter_context(locked(run, "training"))
-            _describe(settings, world)
-        material = gathered(settings, run, world)
+            for remark in remarks(world, settings.plan.micro_batches):
+                say(remark)
+        material = gather(
+            settings.train,
+            settings.validation,
+            settings.plan,
+            settings.tokenizer,
+            settings.model.output_frames,
+            settings.seed,
+            run,
+            world,
+            lambda text: say(f"note: {text}") if world.leads else None,
+        )
         torch.manual_seed(seeding.mixed(settings.seed, _INITIAL))
         model = settings.model.build(material.tokenizer.size).to(world.device)
         optimizer = settings.optimizer.build(model)
-        position = _position(settings, run, material, model, optimizer)
+        digest = material.collection.digest
+        position = checkpoint.resume(run, model, optimizer, settings.model_dump(mode="json"), digest, _MAY_CHANGE)
         total = settings.training.total(material.plans.steps_per_epoch)
-        journal: Journal = NoJournal()
         if world.leads:
-            _write_run(settings, run, world)
-            journal = stack.enter_context(Metrics(run / "metrics.jsonl", position.step))
-            _announce(material, model, position, total)
-        readers = {
-            name: stack.enter_context(ExampleReader(part, material.tokenizer, settings.seed, None))
-            for name, part in material.validation.items()
-        }
-        reader = stack.enter_context(
-            ExampleReader(material.collection, material.tokenizer, settings.seed, settings.model.spec_augment)
+            write_yaml(run / "settings.yaml", settings.model_dump(mode="json"))
+            write_json(run / "environment.json", describe(world))
+            _announce(material, model, position.step, total)
+        journal = Metrics(run / "metrics.jsonl", position.step) if world.leads else Journal()
+        stack.enter_context(journal)
+
+        def reader(part: Collection, training: bool) -> ExampleReader:
+            bands = settings.model.spec_augment if training else None
+            return stack.enter_context(ExampleReader(part, material.tokenizer, settings.seed, bands))
+
+        held = {name: (part, reader(part, training=False)) for name, part in material.validation.items()}
+        work = Loader(
+            material.plans,
+            reader(material.collection, training=True),
+            places,
+            position.step,
+            total,
+            settings.loader,
+            pin=world.device.type == "cuda",
         )
         stepper = Stepper(
             build_engine(model, world),
@@ -137,25 +142,22 @@ def train(settings: RunSettings, run: Path, world: World) -> dict[str, Any]:
 
         def validate() -> dict[str, dict[str, float]]:
             return {
-                name: scores(hypotheses(model, part, readers[name], material.tokenizer, world))
-                for name, part in material.validation.items()
+                name: result.brief(hypotheses(model, part, source, material.tokenizer, world))
+                for name, (part, source) in held.items()
             }
 
         def save(step: int) -> None:
-            at = checkpoint.Position(step, stepper.applied, material.collection.digest)
             if world.leads:
-                dumped = settings.model_dump(mode="json")
-                checkpoint.save(run, at, model, optimizer, dumped, material.tokenizer, settings.training.keep)
+                at = checkpoint.Position(step, stepper.applied, digest)
+                dump = settings.model_dump(mode="json")
+                checkpoint.save(run, at, model, optimizer, dump, material.tokenizer, settings.training.keep)
             world.barrier()
 
-        work = Loader(
-            material.plans, reader, places, position.step, total, settings.loader, world.device.type == "cuda"
-        )
         outcome = run_steps(
             stepper,
             work,
-            total,
             position.step,
+            total,
             material.plans.steps_per_epoch,
             settings.training,
             settings.optimizer.learning_rate,
@@ -163,6 +165,7 @@ def train(settings: RunSettings, run: Path, world: World) -> dict[str, Any]:
             validate,
             save,
         )
+    tests = {name: evaluate(run, source, name, world) for name, source in settings.test.items()}
     return {
         "run": str(run),
         "step": max(outcome.step, position.step),
@@ -172,84 +175,48 @@ def train(settings: RunSettings, run: Path, world: World) -> dict[str, Any]:
         "processes": world.size,
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
         "validation": outcome.validation,
+        **({"test": tests} if tests else {}),
     }
 
 
-def gathered(settings: RunSettings, run: Path, world: World) -> Material:
-    """Open the data, make or load the tokenizer, count tokens, leave out what cannot be trained on; say so."""
-    tell = say if world.leads else _quiet
-    if not settings.train:
-        raise SettingsError("train is empty: name a prepared dataset, such as dataset=PATH on the command line.")
-    collection = Collection.open(settings.train)
-    validation = {name: Collection.open([source]) for name, source in settings.validation.items()}
-    if not validation:
-        collection, held, said = collection.hold_out()
-        tell(f"note: {said}")
-        validation = {"held_out": held} if len(held) else {}
-    if world.leads:
-        _tokenizer(settings, run, collection, tell)
-    world.barrier()
-    tokenizer = Tokenizer.load(run / "tokenizer")
-    if world.leads:
-        token_counts(collection, tokenizer)
-    world.barrier()
-    counts = token_counts(collection, tokenizer)
-    usable, left_out = usable_utterances(collection, counts, settings)
-    for rule, number in left_out.items():
-        tell(f"note: {number:,} of {len(collection):,} utterances are left out: {rule}.")
-    collection, counts = collection.only(usable), counts[usable]
-    plans = EpochPlans(collection.lengths, counts[:, 0], settings.plan, settings.seed)
-    return Material(collection, plans, validation, tokenizer)
+def _announce(material: Material, model: CtcModel, step: int, total: int) -> None:
+    seconds = int(material.collection.lengths.sum()) / SAMPLE_RATE
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    say(
+        f"{len(material.collection):,} utterances, {seconds / 3600:.2f} h · {parameters:,} parameters · "
+        f"{material.plans.steps_per_epoch} steps an epoch, {total} in all"
+    )
+    if step:
+        say(f"going on at step {step}" if step < total else "this run is complete already")
 
 
-def usable_utterances(
-    collection: Collection, counts: NDArray[np.int32], settings: RunSettings
-) -> tuple[NDArray[np.bool_], dict[str, int]]:
-    """Which utterances can be trained on, and how many each rule leaves out."""
-    limited = limits(collection.lengths, settings.plan)
-    frames = settings.model.output_frames(collection.lengths)
-    left_out = dict(limited.left_out)
-    silent = limited.usable & (counts[:, 0] == 0)
-    crowded = limited.usable & ~silent & (frames < counts[:, 1])
-    for rule, those in (
-        ("no token is left of the text", silent),
-        ("more tokens than the model has frames (CTC cannot align them)", crowded),
-    ):
-        if those.any():
-            left_out[rule] = int(those.sum())
-    usable = limited.usable & ~silent & ~crowded
-    if not usable.any():
-        raise SettingsError(
-            f"train: none of the {len(collection):,} utterances can be trained on: "
-            + "; ".join(f"{number:,} {rule}" for rule, number in left_out.items())
-            + "; use a tokenizer with more pieces, or check the transcripts."
-        )
-    return usable, left_out
+def load(run: Path, world: World) -> tuple[CtcModel, Tokenizer, Path]:
+    """The newest model of a run, or the model of a checkpoint folder: model, tokenizer, checkpoint.
 
-
-def load(run: Path, world: World) -> tuple[RunSettings, CtcModel, Tokenizer, Path]:
-    """The newest model of a run (or of a checkpoint folder): settings, model, tokenizer and the checkpoint."""
+    Raises:
+        CheckpointError: there is none, or it is damaged.
+    """
     path = run if (run / "state.json").exists() else checkpoint.newest(run)
     checkpoint.load_position(path)
     settings = build(RunSettings, read(str(path / "settings.yaml")), str(path / "settings.yaml"))
     tokenizer = Tokenizer.load(path / "tokenizer")
     model = settings.model.build(tokenizer.size)
     checkpoint.load_model(path, model)
-    return settings, model.to(world.device).eval(), tokenizer, path
+    return model.to(world.device).eval(), tokenizer, path
 
 
-def evaluate(run: Path, source: SourceSettings, name: str, world: World) -> tuple[dict[str, Any], list[Hypothesis]]:
-    """Decode a dataset with the newest model of ``run``, count errors, and keep both in the run."""
-    _, model, tokenizer, path = load(run, world)
+def evaluate(run: Path, source: SourceSettings, name: str, world: World) -> dict[str, Any]:
+    """Decode a dataset with the newest model of ``run``, count errors, keep both in ``run/evaluation/name``."""
+    model, tokenizer, path = load(run, world)
     collection = Collection.open([source])
     with ExampleReader(collection, tokenizer, 0, None) as reader:
         found = hypotheses(model, collection, reader, tokenizer, world)
-    rates = result.rates(found, sorted({index.language(int(row)) for index, rows in collection.parts for row in rows}))
+    rates = result.rates(found, collection.languages())
     rates |= {"run": str(run), "checkpoint": path.name, "dataset": source.dataset, "split": source.split}
     if world.leads:
         result.keep(run / "evaluation" / name, rates, found)
     world.barrier()
-    return rates, found
+    return rates
 
 
 def transcribe(run: Path, inputs: Sequence[Path], world: World) -> list[tuple[str, str]]:
@@ -258,7 +225,7 @@ def transcribe(run: Path, inputs: Sequence[Path], world: World) -> list[tuple[st
     Raises:
         AudioError: a file cannot be read.
     """
-    _, model, tokenizer, _ = load(run, world)
+    model, tokenizer, _ = load(run, world)
     if len(inputs) == 1 and inputs[0].is_dir():
         collection = Collection.open([SourceSettings(dataset=str(inputs[0]))])
         with ExampleReader(collection, tokenizer, 0, None) as reader:
@@ -266,110 +233,10 @@ def transcribe(run: Path, inputs: Sequence[Path], world: World) -> list[tuple[st
     return [(str(path), tokenizer.decode(recognised(model, audio.read(str(path)), world))) for path in inputs]
 
 
-def make_tokenizer(dataset: Path, split: str | None, out: Path, pieces: int) -> tuple[Tokenizer, str]:
+def make_tokenizer(source: SourceSettings, out: Path, pieces: int) -> tuple[Tokenizer, str]:
     """A tokenizer from a dataset's transcripts, written to ``out``, and a remark on it (often empty)."""
-    collection = Collection.open([SourceSettings(dataset=str(dataset), split=split)])
+    collection = Collection.open([source])
     settings = build(TokenizerSettings, {"pieces": pieces}, "tokenizer")
     made, remark = Tokenizer.train([collection.text(utterance) for utterance in range(len(collection))], settings)
     made.save(out)
     return made, remark
-
-
-def scores(found: Sequence[Hypothesis]) -> dict[str, float]:
-    """The rates of a validation."""
-    rates = result.rates(found)
-    return {name: rates[name] for name in ("wer", "cer")}
-
-
-def _tokenizer(settings: RunSettings, run: Path, collection: Collection, tell: Any) -> None:
-    """Make sure that the run has its tokenizer: its own from before, the one named, or a new one."""
-    if (run / "tokenizer" / "tokenizer.json").exists():
-        return
-    if settings.tokenizer.path is not None:
-        tokenizer = Tokenizer.load(Path(settings.tokenizer.path))
-    else:
-        texts = [collection.text(utterance) for utterance in range(len(collection))]
-        tokenizer, remark = Tokenizer.train(texts, settings.tokenizer)
-        if remark:
-            tell(f"note: {remark}")
-    tokenizer.save(run / "tokenizer")
-
-
-def _position(
-    settings: RunSettings, run: Path, material: Material, model: CtcModel, optimizer: torch.optim.Optimizer
-) -> checkpoint.Position:
-    """Where the run stands: its newest checkpoint, loaded, or the beginning."""
-    digest = material.collection.digest
-    found = checkpoint.checkpoints(run)
-    if not found:
-        return checkpoint.Position(0, 0, digest)
-    path = found[-1]
-    _same_settings(settings, path)
-    position = checkpoint.load_position(path)
-    if position.digest != digest:
-        raise CheckpointError(
-            f"{path} was trained on other utterances than train now names; name the same data, or another --run folder."
-        )
-    checkpoint.load_model(path, model)
-    checkpoint.load_optimizer(path, model, optimizer)
-    return position
-
-
-def _same_settings(settings: RunSettings, path: Path) -> None:
-    before = dict(flat(read(str(path / "settings.yaml"))))
-    now = dict(flat(settings.model_dump(mode="json")))
-    for name in sorted(before.keys() | now.keys()):
-        if before.get(name) != now.get(name) and not f"{name}.".startswith(_MAY_CHANGE):
-            raise SettingsError(
-                f"{name} is {now.get(name)!r} but {path} was trained with {before.get(name)!r}; "
-                "set it back to go on, or name another --run folder to start anew."
-            )
-
-
-def _describe(settings: RunSettings, world: World) -> None:
-    threads = torch.get_num_threads()
-    idle = idle_share(settings.plan.micro_batches, world.size)
-    say(f"{world.size} process{'es' * (world.size > 1)} on {world.device.type}, {threads} threads each")
-    if torch.cuda.device_count() > world.local_size:
-        say(
-            f"note: this machine has {torch.cuda.device_count()} GPUs; --processes {torch.cuda.device_count()} uses all."
-        )
-    if idle > 0:
-        good = [n for n in range(1, settings.plan.micro_batches + 1) if idle_share(settings.plan.micro_batches, n) == 0]
-        say(
-            f"note: {world.size} processes do not divide {settings.plan.micro_batches} micro-batches: they idle "
-            f"{idle:.0%} of the time; {', '.join(map(str, good))} do not."
-        )
-
-
-def _announce(material: Material, model: CtcModel, position: checkpoint.Position, total: int) -> None:
-    hours = int(material.collection.lengths.sum()) / 16_000 / 3600
-    parameters = sum(parameter.numel() for parameter in model.parameters())
-    say(
-        f"{len(material.collection):,} utterances, {hours:.2f} h · {parameters:,} parameters · "
-        f"{material.plans.steps_per_epoch} steps an epoch, {total} in all"
-    )
-    if position.step:
-        say(f"going on at step {position.step}" if position.step < total else "this run is complete already")
-
-
-def _write_run(settings: RunSettings, run: Path, world: World) -> None:
-    with written(run / "settings.yaml") as file:
-        file.write(yaml.safe_dump(settings.model_dump(mode="json"), sort_keys=False, allow_unicode=True).encode())
-    write_json(
-        run / "environment.json",
-        {
-            "allears": __version__,
-            "torch": torch.__version__,
-            "python": platform.python_version(),
-            "machine": platform.platform(),
-            "device": str(world.device),
-            "processes": world.size,
-            "threads": torch.get_num_threads(),
-            "cores": len(os.sched_getaffinity(0)),
-        },
-    )
-
-
-def _quiet(_: str) -> None:
-    """What ranks say that do not lead."""

@@ -15,6 +15,7 @@ import torch
 import torch.distributed as dist
 
 from allears.errors import SettingsError
+from allears.processes import RENDEZVOUS
 
 T = TypeVar("T")
 
@@ -81,10 +82,6 @@ class GroupWorld(World):
 
     def close(self) -> None:
         dist.destroy_process_group()
-
-
-RENDEZVOUS = "ALLEARS_RENDEZVOUS"
-"""Where the processes of one machine meet when `cluster.local` started them: a ``file://`` address, no port."""
 
 
 def start(timeout_seconds: float = 600.0) -> World:

@@ -32,7 +32,7 @@ def evaluate(
     from allears.run import evaluate as evaluate_run
 
     with as_rank() as world:
-        rates, _ = evaluate_run(run, SourceSettings(dataset=str(dataset), split=split), label, world)
+        rates = evaluate_run(run, SourceSettings(dataset=str(dataset), split=split), label, world)
         if world.leads:
             table(
                 f"{label}: {rates['utterances']:,} utterances ({run / 'evaluation' / label})",

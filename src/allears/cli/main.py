@@ -9,6 +9,7 @@ import click
 import typer
 
 from allears import __version__
+from allears.cli.demo import demo
 from allears.cli.evaluate import evaluate
 from allears.cli.prepare import prepare
 from allears.cli.synthesize import synthesize
@@ -25,7 +26,7 @@ app = typer.Typer(
     help="Trains speech recognisers on any number of devices, with one command and one result.",
     epilog="Every command takes --debug: an error then shows its traceback.",
 )
-for command in (synthesize, prepare, tokenizer, train, evaluate, transcribe):
+for command in (demo, synthesize, prepare, tokenizer, train, evaluate, transcribe):
     app.command()(command)
 
 

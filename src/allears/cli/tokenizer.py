@@ -18,10 +18,11 @@ def tokenizer(
 
     Example: allears tokenizer data/libri tokenizers/libri-128 --pieces 128
     """
+    from allears.loading.collection import SourceSettings
     from allears.reporting import say, show_json
     from allears.run import make_tokenizer
 
-    made, remark = make_tokenizer(dataset, split, out, pieces)
+    made, remark = make_tokenizer(SourceSettings(dataset=str(dataset), split=split), out, pieces)
     if remark:
         say(f"note: {remark}")
     say(f"{made.size} pieces in {out}; use them: tokenizer.path={out}")

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING
 
 from allears.cluster.failure import FAILURES, Failure, first
 from allears.errors import SettingsError
-from allears.processes import LIFELINE
+from allears.processes import LIFELINE, RENDEZVOUS
 from allears.reporting import say
-from allears.world import RENDEZVOUS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -143,7 +143,7 @@ def _base(found: Found, source: Path, names: list[str]) -> Path:
     here = source.absolute()
     base = base_folder(names, [source, here.parent, here.parent.parent, Path.cwd()])
     if any(not os.path.isabs(name) for name in names):  # noqa: PTH117
-        found.notes.append(f"Relative paths of {source / 'wav.scp'} start at {base.absolute()}.")
+        found.notes.append(f"Relative paths of {source / 'wav.scp'} start at {base}.")
     return base
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from allears.errors import CorpusError
+from allears.reporting import Progress
 from allears.types import Rejection, Utterance
 
 if TYPE_CHECKING:
@@ -79,8 +80,13 @@ class Layout:
 def _raw_lines(path: Path) -> Iterator[bytes]:
     """Lines as bytes, without byte order mark and line ends."""
     try:
-        with path.open("rb") as file:
+        size = path.stat().st_size
+        with path.open("rb") as file, Progress(f"reading {path.name}", size / 1e6, "MB") as progress:
+            taken = 0
             for number, data in enumerate(file):
+                taken += len(data)
+                if number % 4096 == 4095:
+                    progress.advance(taken / 1e6 - progress.done)
                 if number == 0 and data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
                     raise CorpusError(f"{path} is UTF-16 where UTF-8 is needed; convert it with `iconv -t UTF-8`.")
                 line = data.removeprefix(codecs.BOM_UTF8) if number == 0 else data
@@ -116,13 +122,13 @@ def files_ending(path: Path, suffixes: Sequence[str], preferred: str) -> list[Pa
 
 
 def base_folder(names: Sequence[str], candidates: Sequence[Path]) -> Path:
-    """The folder that relative paths start from: the candidate under which most of ``names`` exist, else the first."""
+    """The absolute folder that relative paths start from: where most of ``names`` exist, else the first candidate."""
     probed = [name for name in names if not os.path.isabs(name)][:100]  # noqa: PTH117
 
     def existing(folder: Path) -> int:
         return sum(1 for name in probed if _exists(folder / name))
 
-    return max(candidates, key=existing) if probed else candidates[0]
+    return (max(candidates, key=existing) if probed else candidates[0]).absolute()
 
 
 def _exists(path: Path) -> bool:
@@ -133,15 +139,15 @@ def _exists(path: Path) -> bool:
 
 
 def located(name: str, base: Path) -> str:
-    """Absolute path of an audio file; ``..`` is kept, because a folder may be a symbolic link."""
-    return os.path.join(base.absolute(), name)  # noqa: PTH118 (Path normalises, and is slow by the million)
+    """Path of an audio file under an absolute folder; ``..`` is kept, because a folder may be a symbolic link."""
+    return os.path.join(base, name)  # noqa: PTH118 (Path normalises, and is slow by the million)
 
 
 def base_note(base: Path, expected: Path) -> list[str]:
     """A note when paths do not start where they should."""
-    if base == expected:
+    if base == expected.absolute():
         return []
-    return [f"Relative audio paths of {expected} were found under {base.absolute()}."]
+    return [f"Relative audio paths of {expected} were found under {base}."]
 
 
 def ids_from_paths(places: Sequence[tuple[str, float]]) -> list[str]:

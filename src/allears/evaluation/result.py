@@ -40,6 +40,12 @@ def rates(hypotheses: Sequence[Hypothesis], languages: Sequence[str] = ()) -> di
     }
 
 
+def brief(hypotheses: Sequence[Hypothesis]) -> dict[str, float]:
+    """The rates of a validation."""
+    found = rates(hypotheses)
+    return {name: found[name] for name in ("wer", "cer")}
+
+
 def keep(folder: Path, result: dict[str, Any], hypotheses: Sequence[Hypothesis]) -> None:
     """Write ``result.json`` and ``hypotheses.jsonl`` to ``folder``."""
     with written(folder / "hypotheses.jsonl") as file:

@@ -39,23 +39,24 @@ class MaskedBatchNorm(nn.Module):
         self.sums = torch.zeros(1 + 2 * channels)
 
     def forward(self, x: Tensor, real: Tensor) -> Tensor:
-        """Normalise ``x`` [batch, channels, frames]; ``real`` [batch, 1, frames] is 1 on frames that count, else 0."""
+        """Normalise ``x`` [batch, frames, channels]; ``real`` [batch, frames, 1] is 1 on frames that count, else 0."""
         if self.training:
             with torch.autocast(x.device.type, enabled=False):
                 mean, variance = self._statistics(x.float(), real)
         else:
             mean, variance = self.running_mean, self.running_variance
         scale = self.weight * (variance + 1e-5).rsqrt()
-        return x * scale[:, None] + (self.bias - mean * scale)[:, None]
+        return torch.addcmul(self.bias - mean * scale, x, scale)
 
     def _statistics(self, x: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
-        count = real.sum().clamp_min(1.0)
-        x = x * real
-        mean = x.sum(dim=(0, 2)) / count
-        square = x.square().sum(dim=(0, 2)) / count
+        frames = x.flatten(0, 1)  # [batch × frames, channels]
+        counted = real.reshape(1, -1)  # [1, batch × frames]: a product with it is a masked sum
+        count = counted.sum().clamp_min(1.0)
+        mean = (counted @ frames)[0] / count
+        square = (counted @ frames.square())[0] / count
         variance = (square - mean.square()).clamp_min(0.0)
         with torch.no_grad():
-            kept = torch.cat((real.sum()[None], mean * count, square * count))
+            kept = torch.cat((counted.sum()[None], mean * count, square * count))
             self.sums = self.sums.to(kept.device) + kept
         return mean, variance
 

@@ -92,6 +92,16 @@ class Collection:
         part, row = self.place(utterance)
         return self.parts[part][0].speaker(row)
 
+    def languages(self) -> list[str]:
+        """The languages that occur."""
+        return sorted(
+            {index.languages[code] for index, rows in self.parts for code in np.unique(index.language_codes[rows])}
+        )
+
+    def _speakers(self) -> NDArray[np.str_]:
+        """The speaker of each utterance [n]."""
+        return np.concatenate([np.asarray(index.speakers)[index.speaker_codes[rows]] for index, rows in self.parts])
+
     def only(self, chosen: NDArray[np.bool_]) -> Collection:
         """The utterances where ``chosen`` [n] is true."""
         begins = np.concatenate(([0], self.ends))
@@ -108,8 +118,7 @@ class Collection:
         wanted = min(MOST_HELD_OUT, int(len(self) * SHARE_HELD_OUT))
         if wanted < 1:
             return self, Collection([]), f"no utterances are held out for validation: there are only {len(self):,}."
-        names = [self.speaker(utterance) for utterance in range(len(self))]
-        speakers, codes, counts = np.unique(names, return_inverse=True, return_counts=True)
+        speakers, codes, counts = np.unique(self._speakers(), return_inverse=True, return_counts=True)
         order = np.argsort([seeding.key(f"hold out {name}") for name in speakers.tolist()], kind="stable")
         held = np.zeros(len(speakers), dtype=bool)
         for speaker in order:

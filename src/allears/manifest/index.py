@@ -276,15 +276,21 @@ def _write_columns(place: Path, rows: Iterable[Row]) -> int:
     numbers = {name: array("Q" if name == "keys" else "q") for name in ("samples", "keys", "shard", "offset", "size")}
     codes = {name: _Codes() for name in ("speaker", "language", "split")}
     offsets = {name: array("q", [0]) for name in _BLOBS}
+    id_end = text_end = 0
     with (place / "ids.utf8").open("wb") as ids, (place / "texts.utf8").open("wb") as texts:
         for row in rows:
+            id_end += ids.write(row.id.encode())
+            text_end += texts.write(row.text.encode())
+            offsets["ids"].append(id_end)
+            offsets["texts"].append(text_end)
             numbers["keys"].append(seeding.key(row.id))
-            for name in ("samples", "shard", "offset", "size"):
-                numbers[name].append(getattr(row, name))
-            for name, code in codes.items():
-                code.append(getattr(row, name))
-            for name, file, value in (("ids", ids, row.id), ("texts", texts, row.text)):
-                offsets[name].append(offsets[name][-1] + file.write(value.encode()))
+            numbers["samples"].append(row.samples)
+            numbers["shard"].append(row.shard)
+            numbers["offset"].append(row.offset)
+            numbers["size"].append(row.size)
+            codes["speaker"].append(row.speaker)
+            codes["language"].append(row.language)
+            codes["split"].append(row.split)
     for name, kind in _COLUMNS.items():
         column = codes[name.removesuffix("_codes")].column if name.endswith("_codes") else numbers[name]
         np.save(place / f"{name}.npy", np.asarray(column).astype(kind))

@@ -1,7 +1,9 @@
 """A small convolutional encoder: features [batch, frames, bins] → states [batch, frames / 4, width].
 
-Two strided convolutions shorten time by four; residual blocks of depthwise and pointwise convolutions follow
-(QuartzNet: Kriman et al., ICASSP 2020), with batch normalisation that ignores padding.
+Two strided depthwise-separable convolutions shorten time by four; residual blocks of them follow (QuartzNet: Kriman
+et al., ICASSP 2020), with batch normalisation that ignores padding. Channels stand last throughout, so that pointwise
+convolutions are plain products; depthwise ones see the same memory as a channels-last picture of height one, which on
+a CPU is two to three times faster than a one-dimensional convolution.
 """
 
 from __future__ import annotations
@@ -57,32 +59,32 @@ class ConvolutionalSettings(Settings):
         return (feature_frames + SUBSAMPLING - 1) // SUBSAMPLING
 
 
-class _Block(nn.Module):
-    def __init__(self, width: int, kernel: int, dropout: float) -> None:
+class _Depthwise(nn.Module):
+    """A convolution over time, each channel by itself: [batch, frames, channels] → the same, frames / stride."""
+
+    def __init__(self, channels: int, kernel: int, stride: int = 1) -> None:
         super().__init__()
-        self.depthwise = nn.Conv1d(width, width, kernel, padding=kernel // 2, groups=width, bias=False)
-        self.pointwise = nn.Conv1d(width, width, 1, bias=False)
+        self.convolution = nn.Conv2d(
+            channels, channels, (1, kernel), (1, stride), padding=(0, kernel // 2), groups=channels, bias=False
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        picture: Tensor = self.convolution(x.transpose(1, 2).unsqueeze(2))  # [batch, channels, 1, frames]
+        return picture.squeeze(2).transpose(1, 2)
+
+
+class _Separable(nn.Module):
+    """Depthwise, pointwise, batch norm, ReLU; padding comes out as zeros."""
+
+    def __init__(self, channels: int, width: int, kernel: int, stride: int = 1) -> None:
+        super().__init__()
+        self.depthwise = _Depthwise(channels, kernel, stride)
+        self.pointwise = nn.Linear(channels, width, bias=False)
         self.norm = MaskedBatchNorm(width)
-        self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Tensor, real: Tensor) -> Tensor:
-        y: Tensor = self.dropout(nn.functional.relu(self.norm(self.pointwise(self.depthwise(x)), real)))
-        return (x + y) * real
-
-
-class _Strided(nn.Module):
-    """Halves the number of frames."""
-
-    def __init__(self, channels: int, width: int) -> None:
-        super().__init__()
-        self.convolution = nn.Conv1d(channels, width, 5, stride=2, padding=2, bias=False)
-        self.norm = MaskedBatchNorm(width)
-
-    def forward(self, x: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        x = self.convolution(x)
-        lengths = torch.div(lengths + 1, 2, rounding_mode="floor")
-        real = real_frames(lengths, x.shape[2])[:, None, :].to(x.dtype)
-        return nn.functional.relu(self.norm(x, real)) * real, lengths, real
+        normed: Tensor = self.norm(self.pointwise(self.depthwise(x)), real)
+        return normed.relu() * real
 
 
 class ConvolutionalEncoder(nn.Module):
@@ -91,16 +93,20 @@ class ConvolutionalEncoder(nn.Module):
     def __init__(self, settings: ConvolutionalSettings, bins: int) -> None:
         super().__init__()
         self.width = settings.width
-        self.first = _Strided(bins, settings.width)
-        self.second = _Strided(settings.width, settings.width)
+        self.first = _Separable(bins, settings.width, kernel=5, stride=2)
+        self.second = _Separable(settings.width, settings.width, kernel=5, stride=2)
         self.blocks = nn.ModuleList(
-            _Block(settings.width, settings.kernel, settings.dropout) for _ in range(settings.blocks)
+            _Separable(settings.width, settings.width, settings.kernel) for _ in range(settings.blocks)
         )
+        self.dropout = nn.Dropout(settings.dropout)
 
     def forward(self, features: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """Encode ``features`` [batch, frames, bins] of ``lengths`` [batch]; padding must be zero."""
-        x, lengths, _ = self.first(features.transpose(1, 2), lengths)
-        x, lengths, real = self.second(x, lengths)
+        x = features
+        for strided in (self.first, self.second):
+            lengths = torch.div(lengths + 1, 2, rounding_mode="floor")
+            real = real_frames(lengths, (x.shape[1] + 1) // 2)[:, :, None].to(x.dtype)
+            x = strided(x, real)
         for block in self.blocks:
-            x = block(x, real)
-        return x.transpose(1, 2), lengths
+            x = x + self.dropout(block(x, real))
+        return x, lengths

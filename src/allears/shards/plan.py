@@ -11,6 +11,7 @@ import numpy as np
 
 from allears import files
 from allears.manifest import manifest
+from allears.reporting import Progress
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,6 +30,7 @@ _SHARDS: Final = 32
 _SHARD_SECONDS: Final = (120.0, 3600.0)
 _SHARD_UTTERANCES: Final = 20_000
 _STAT_THREADS: Final = 16
+_STAT_BLOCK: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,15 +75,23 @@ def bounds(seconds: NDArray[np.float64]) -> NDArray[np.int64]:
 def _file_sizes(utterances: Sequence[Utterance]) -> dict[str, int]:
     """Bytes of each audio file, -1 for what cannot be looked at; many at once, because a network disk is slow."""
     paths = list(dict.fromkeys(one.audio for one in utterances))
-    with ThreadPoolExecutor(_STAT_THREADS) as pool:
-        return dict(zip(paths, pool.map(_file_size, paths, chunksize=1000), strict=True))
+    blocks = [paths[start : start + _STAT_BLOCK] for start in range(0, len(paths), _STAT_BLOCK)]
+    sizes: dict[str, int] = {}
+    with ThreadPoolExecutor(_STAT_THREADS) as pool, Progress("looking at files", len(paths), "files") as progress:
+        for block, found in zip(blocks, pool.map(_sizes, blocks), strict=True):
+            sizes.update(zip(block, found, strict=True))
+            progress.advance(len(block))
+    return sizes
 
 
-def _file_size(path: str) -> int:
-    try:
-        return os.stat(path).st_size  # noqa: PTH116 (by the million)
-    except (OSError, ValueError):
-        return -1
+def _sizes(paths: list[str]) -> list[int]:
+    found = []
+    for path in paths:
+        try:
+            found.append(os.stat(path).st_size)  # noqa: PTH116 (by the million)
+        except (OSError, ValueError):
+            found.append(-1)
+    return found
 
 
 def _estimate(one: Utterance, size: int) -> float:

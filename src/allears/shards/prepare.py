@@ -88,9 +88,8 @@ def _check_folder(corpus: Path, out: Path, *, overwrite: bool) -> None:
     marked = (out / index.FOLDER / "index.json").exists() or (out / index.WORK / "plan.json").exists()
     ours = marked or names <= {manifest.REJECTED, index.WORK}
     if not ours and not (overwrite and names <= _OURS):
-        raise DatasetError(
-            f"{out} is not empty and not a dataset (it has {', '.join(sorted(names)[:5])}); choose another folder."
-        )
+        remedy = "replace these remains with --overwrite" if names <= _OURS else "choose another folder"
+        raise DatasetError(f"{out} is not empty and not a dataset (it has {', '.join(sorted(names)[:5])}); {remedy}.")
 
 
 def _sift(corpus: Corpus) -> tuple[list[Utterance], list[Rejection]]:
@@ -152,9 +151,9 @@ def _clear(out: Path) -> None:
 
 
 def _begin(out: Path, planned: Plan) -> None:
-    (out / SHARDS).mkdir(exist_ok=True)
-    (out / index.WORK).mkdir(exist_ok=True)
+    """Mark the folder as ours before anything else is in it, so that a kill at any moment leaves what can go on."""
     files.write_json(out / index.WORK / "plan.json", {"source_digest": planned.digest})
+    (out / SHARDS).mkdir(exist_ok=True)
 
 
 def _tasks(
@@ -203,9 +202,12 @@ def _finish(out: Path, corpus: Corpus, planned: Plan, tasks: list[Task], rejecti
     tally = Tally()
     shards: list[ShardFile] = []
     rows: list[Row] = []
-    with files.written(out / manifest.NAME) as lines:
+    total = sum(len(task.utterances) for task in tasks)
+    with files.written(out / manifest.NAME) as lines, Progress("writing the manifest", total, "utterances") as progress:
         for one, row, rate in _kept(tasks, shards, rejections):
             rows.append(row)
+            if len(rows) % 1000 == 0:
+                progress.advance(1000)
             tally.add(one, row.samples, rate)
             lines.write(manifest.line(one))
     manifest.write_rejected(out / manifest.REJECTED, rejections)
@@ -240,9 +242,9 @@ def _kept(
 def _give_up(out: Path, corpus: Corpus, rejections: list[Rejection]) -> None:
     """Leave nothing but the list of what was rejected, and say so."""
     counts = reports.rejected(rejections)
-    for name in (index.WORK, SHARDS):
-        shutil.rmtree(out / name)
+    shutil.rmtree(out / SHARDS)
     (out / manifest.NAME).unlink()
+    shutil.rmtree(out / index.WORK)  # last: it marks the folder as ours
     why = ", ".join(f"{reason} {one['utterances']:,}" for reason, one in counts.items()) or "it has none"
     first = next((one["examples"][0]["detail"] for one in counts.values()), "")
     where = out / manifest.REJECTED

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 AHEAD = 2
 """Messages that a worker holds: one at work and one in its pipe, so that it never waits for this process."""
 
+LINGER_SECONDS = 2.0
+"""How long a worker may take to end by itself."""
+
 
 class _Worker:
     """One process and the lines that it has sent."""
@@ -70,13 +73,19 @@ class _Worker:
                 raise SynthesisError(answer["error"])
             yield answer["ok"]
 
-    def end(self) -> None:
-        """Kill it, whatever it does."""
-        self._process.kill()
+    def hang_up(self) -> None:
+        """Tell it to end, after the utterance at work."""
         with contextlib.suppress(BrokenPipeError):
             self._to.close()
+
+    def end(self) -> None:
+        """Wait until it has ended its own child, so that no dead process is left behind; kill it if it lingers."""
+        try:
+            self._process.wait(timeout=LINGER_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
         self._from.close()
-        self._process.wait()
 
 
 class Pool:
@@ -95,6 +104,8 @@ class Pool:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        for worker in self._workers:
+            worker.hang_up()
         for worker in self._workers:
             worker.end()
 

@@ -10,12 +10,12 @@ import shutil
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-import yaml
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from allears.errors import CheckpointError, DataError
-from allears.files import PARTIAL, read_json, write_json, written_folder
+from allears.errors import CheckpointError, DataError, SettingsError
+from allears.files import PARTIAL, read_json, write_json, write_yaml, written_folder
+from allears.settings import flat, read
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from allears.text.tokenizer import Tokenizer
+
 
 FORMAT = 1
 _NAME = re.compile(r"step-(\d{8,})")
@@ -86,7 +87,7 @@ def save(
     with written_folder(path) as folder:
         save_file(_contiguous(model.state_dict()), folder / "model.safetensors")
         save_file(_optimizer_tensors(model, optimizer), folder / "optimizer.safetensors")
-        (folder / "settings.yaml").write_text(yaml.safe_dump(settings, sort_keys=False, allow_unicode=True), "utf-8")
+        write_yaml(folder / "settings.yaml", settings)
         tokenizer.save(folder / "tokenizer")
         write_json(folder / "state.json", {"format": FORMAT, **asdict(position)})
     for old in checkpoints(run)[:-keep]:
@@ -94,6 +95,50 @@ def save(
     for left in path.parent.glob(f"*{PARTIAL}"):
         shutil.rmtree(left, ignore_errors=True)
     return path
+
+
+def resume(
+    run: Path,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    settings: dict[str, Any],
+    data: str,
+    may_change: tuple[str, ...],
+) -> Position:
+    """Load the newest checkpoint of ``run``, if there is one, and say where it stands.
+
+    Args:
+        run: its folder.
+        model: takes the weights.
+        optimizer: takes its state.
+        settings: those of now, which must be those of the checkpoint but for the groups in ``may_change``.
+        data: digest of the training utterances, which must be those of the checkpoint.
+        may_change: names of groups of settings.
+
+    Raises:
+        SettingsError: a setting has changed.
+        CheckpointError: the data has changed, or the checkpoint is damaged or of another architecture.
+    """
+    found = checkpoints(run)
+    if not found:
+        return Position(0, 0, data)
+    path = found[-1]
+    position = load_position(path)
+    before = dict(flat({**read(str(path / "settings.yaml")), **dict.fromkeys(may_change)}))
+    for name, value in flat({**settings, **dict.fromkeys(may_change)}):
+        if before.get(name) != value:
+            raise SettingsError(
+                f"{name} is {value!r}, but {path} was trained with {before.get(name)!r}; "
+                "set it back to go on, or name another --run folder to start anew."
+            )
+    if position.digest != data:
+        raise CheckpointError(
+            f"{path} was trained on other utterances than train names now; "
+            "name the same data to go on, or another --run folder to start anew."
+        )
+    load_model(path, model)
+    load_optimizer(path, model, optimizer)
+    return position
 
 
 def load_position(path: Path) -> Position:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Self
 
 from pydantic import Field, PositiveFloat, PositiveInt
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from allears.loading.loader import StepWork
+    from allears.training.metrics import Journal
     from allears.training.optimizer import LearningRateSettings
     from allears.training.step import Stepper
-    from allears.types import StepReport
 
 
 class TrainingSettings(Settings):
@@ -42,24 +42,6 @@ class TrainingSettings(Settings):
         return self.steps if self.steps is not None else max(1, round(self.epochs * steps_per_epoch))
 
 
-class Journal(Protocol):
-    """Where reports go: a file on the leader, nowhere on the others."""
-
-    def write(self, report: StepReport) -> None: ...
-
-    def validation(self, step: int, name: str, values: dict[str, float]) -> None: ...
-
-
-class NoJournal:
-    """A journal of a rank that does not lead."""
-
-    def write(self, report: StepReport) -> None:
-        """Keep nothing."""
-
-    def validation(self, step: int, name: str, values: dict[str, float]) -> None:
-        """Keep nothing."""
-
-
 @dataclass(frozen=True)
 class Outcome:
     """How a training ended; the sums are of this attempt and rank."""
@@ -74,8 +56,8 @@ class Outcome:
 def run_steps(
     stepper: Stepper,
     work: Iterable[StepWork],
-    total: int,
     start: int,
+    total: int,
     steps_per_epoch: int,
     settings: TrainingSettings,
     learning_rate: LearningRateSettings,
@@ -88,8 +70,8 @@ def run_steps(
     Args:
         stepper: takes a step.
         work: this rank's work from ``start`` on.
-        total: plan steps in all.
         start: first plan step.
+        total: plan steps in all.
         steps_per_epoch: of the plan.
         settings: when to validate and save.
         learning_rate: by applied steps.

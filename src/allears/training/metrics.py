@@ -14,7 +14,23 @@ if TYPE_CHECKING:
     from allears.types import StepReport
 
 
-class Metrics:
+class Journal:
+    """Keeps nothing: the journal of a rank that does not lead."""
+
+    def write(self, report: StepReport) -> None:
+        """Add a step."""
+
+    def validation(self, step: int, name: str, values: dict[str, float]) -> None:
+        """Add the results of a validation before plan step ``step``."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close what was opened."""
+
+
+class Metrics(Journal):
     """Appends to a run's metrics; the lines of steps from ``start`` on are removed first."""
 
     def __init__(self, path: Path, start: int) -> None:
@@ -31,18 +47,12 @@ class Metrics:
         self._file = path.open("a", encoding="utf-8")
 
     def write(self, report: StepReport) -> None:
-        """Add a step."""
         self._file.write(json.dumps(asdict(report)) + "\n")
         self._file.flush()
 
     def validation(self, step: int, name: str, values: dict[str, float]) -> None:
-        """Add the results of a validation before plan step ``step``."""
         self._file.write(json.dumps({"step": step - 1, "validation": name, **values}) + "\n")
         self._file.flush()
 
-    def __enter__(self) -> Self:
-        return self
-
     def __exit__(self, *_: object) -> None:
-        """Close the file."""
         self._file.close()

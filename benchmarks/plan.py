@@ -1,0 +1,152 @@
+"""Planning an epoch of a million log-normal lengths: allears beside Lhotse's DynamicBucketingSampler.
+
+Run: make bench   (or: python benchmarks/plan.py --utterances 1000000)
+Both get the same lengths, batches of at most as much padded audio, and devices that each run one batch of a step.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import statistics
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from allears.loading.plan import PlanSettings, plan_epoch
+from allears.types import SAMPLE_RATE
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+SEED = 1
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What a plan is judged by; see docs/plan.md.
+
+    Attributes:
+        seconds: to plan (or iterate over) one epoch.
+        padding: share of the padded audio that is padding.
+        imbalance: the slowest device's cost over the mean, averaged over steps, one micro-batch a device.
+        imbalance_half: the same with two micro-batches a device.
+        spread: standard deviation of utterances per step over their mean.
+        met_again: share of pairs of one micro-batch that meet again in the next epoch.
+        steps: in the epoch.
+        smallest: utterances in the smallest micro-batch.
+    """
+
+    seconds: float
+    padding: float
+    imbalance: float
+    imbalance_half: float
+    spread: float
+    met_again: float
+    steps: int
+    smallest: int
+
+
+def log_normal(utterances: int) -> NDArray[np.int64]:
+    """Lengths in samples: median 9 s, sigma 0.6, from 0.5 to 30 s; much like read and spontaneous speech mixed."""
+    seconds = np.exp(np.random.default_rng(0).normal(np.log(9.0), 0.6, utterances))
+    return (np.clip(seconds, 0.5, 30.0) * SAMPLE_RATE).astype(np.int64)
+
+
+def allears_figures(lengths: NDArray[np.int64], micro_batches: int, micro_seconds: float) -> Figures:
+    """Measure `plan_epoch`, the median of three."""
+    settings = PlanSettings(step_seconds=micro_batches * micro_seconds, micro_batches=micro_batches)
+    seconds = []
+    for _ in range(3):
+        began = time.perf_counter()
+        plan = plan_epoch(lengths, settings, SEED, 0)
+        seconds.append(time.perf_counter() - began)
+    following = plan_epoch(lengths, settings, SEED, 1)
+    batches = np.split(plan.utterances, plan.offsets[1:-1])
+    after = np.split(following.utterances, following.offsets[1:-1])
+    return figures(statistics.median(seconds), lengths, batches, after, micro_batches)
+
+
+def lhotse_figures(lengths: NDArray[np.int64], micro_batches: int, micro_seconds: float) -> Figures:
+    """Measure one pass over Lhotse's sampler, its batches dealt to devices in the order in which they come."""
+    from lhotse import CutSet, MonoCut
+    from lhotse.dataset import DynamicBucketingSampler
+
+    cuts = CutSet.from_cuts(
+        MonoCut(id=str(n), start=0.0, duration=samples / SAMPLE_RATE, channel=0, recording=None)
+        for n, samples in enumerate(lengths.tolist())
+    )
+    epochs = []
+    seconds = 0.0
+    for epoch in range(2):
+        sampler = DynamicBucketingSampler(cuts, max_duration=micro_seconds, shuffle=True, seed=SEED, num_buckets=30)
+        sampler.set_epoch(epoch)
+        began = time.perf_counter()
+        epochs.append([np.array([int(cut.id) for cut in batch]) for batch in sampler])
+        seconds = seconds or time.perf_counter() - began
+    return figures(seconds, lengths, epochs[0], epochs[1], micro_batches)
+
+
+def figures(
+    seconds: float,
+    lengths: NDArray[np.int64],
+    batches: list[NDArray[np.int64]],
+    after: list[NDArray[np.int64]],
+    micro_batches: int,
+) -> Figures:
+    """Judge ``batches`` (utterances of each), with those of the next epoch in ``after``."""
+    counts = np.array([len(batch) for batch in batches])
+    costs = np.array([len(batch) * lengths[batch].max(initial=0) for batch in batches])
+    whole = len(batches) // micro_batches * micro_batches
+    steps = costs[:whole].reshape(-1, micro_batches)  # [steps, micro_batches]
+    halves = steps.reshape(len(steps), -1, 2).sum(axis=2)  # [steps, micro_batches / 2]
+    utterances = counts[:whole].reshape(-1, micro_batches).sum(axis=1)
+    return Figures(
+        seconds,
+        1.0 - float(lengths[np.concatenate(batches)].sum()) / float(costs.sum()),
+        float((steps.max(axis=1) / steps.mean(axis=1)).mean()),
+        float((halves.max(axis=1) / halves.mean(axis=1)).mean()),
+        float(utterances.std() / utterances.mean()),
+        met_again(batches, after, len(lengths)),
+        len(steps),
+        int(counts.min()),
+    )
+
+
+def met_again(batches: list[NDArray[np.int64]], after: list[NDArray[np.int64]], utterances: int) -> float:
+    """Share of neighbouring pairs inside ``batches`` that share a batch in ``after``."""
+    home = np.full(utterances, -1)
+    for number, batch in enumerate(after):
+        home[batch] = number
+    pairs = [np.stack((batch[:-1], batch[1:])) for batch in batches if len(batch) > 1]
+    first, second = np.concatenate(pairs, axis=1)
+    return float((home[first] == home[second]).mean())
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--utterances", type=int, default=1_000_000)
+    parser.add_argument("--without-lhotse", action="store_true")
+    chosen = parser.parse_args()
+    lengths = log_normal(chosen.utterances)
+    rows = [("allears", m, s, allears_figures(lengths, m, s)) for m, s in ((8, 300), (8, 640), (16, 640), (512, 640))]
+    if not chosen.without_lhotse:
+        version = importlib.metadata.version("lhotse")
+        rows.append((f"lhotse {version}", 8, 300, lhotse_figures(lengths, 8, 300)))
+    print(f"{chosen.utterances:,} log-normal lengths, {int(lengths.sum()) / SAMPLE_RATE / 3600:,.0f} h")
+    print(
+        "plan          micro-batches  seconds  epoch s  padding  imbalance  at half  utt/step σ/μ  met again  smallest"
+    )
+    for name, micro_batches, micro_seconds, found in rows:
+        print(
+            f"{name:<15}{micro_batches:>12}{micro_seconds:>9}{found.seconds:>9.2f}{found.padding:>9.2%}"
+            f"{found.imbalance:>11.3f}{found.imbalance_half:>9.3f}{found.spread:>14.3f}{found.met_again:>11.2%}"
+            f"{found.smallest:>10}"
+        )
+
+
+if __name__ == "__main__":
+    main()

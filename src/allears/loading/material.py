@@ -1,0 +1,124 @@
+"""What a training works on: a tokenizer, the utterances that can be used, and their plan; what is left out is said."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from allears.errors import PlanError
+from allears.loading.collection import Collection
+from allears.loading.loader import EpochPlans
+from allears.loading.plan import PlanSettings, limits
+from allears.loading.tokens import token_counts
+from allears.text.tokenizer import Tokenizer, TokenizerSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from allears.loading.collection import SourceSettings
+    from allears.world import World
+
+    Frames = Callable[[NDArray[np.int64]], NDArray[np.int64]]
+
+
+@dataclass(frozen=True)
+class Material:
+    """Usable utterances, their plan, the sets that are scored on the way, and the tokenizer of all."""
+
+    collection: Collection
+    plans: EpochPlans
+    validation: dict[str, Collection]
+    tokenizer: Tokenizer
+
+
+def gather(
+    train: Sequence[SourceSettings],
+    validation: dict[str, SourceSettings],
+    plan: PlanSettings,
+    tokenizer: TokenizerSettings,
+    output_frames: Frames,
+    seed: int,
+    folder: Path,
+    world: World,
+    tell: Callable[[str], None],
+) -> Material:
+    """Open the data; the leader makes the tokenizer and counts tokens, the others read what it wrote.
+
+    Args:
+        train: what is trained on; a part is held out when ``validation`` is empty.
+        validation: name → what is scored on the way.
+        plan: what a step is.
+        tokenizer: how text becomes tokens.
+        output_frames: samples [n] → frames in which the model can place tokens [n].
+        seed: of the run.
+        folder: of the run, for its tokenizer.
+        world: who else does this.
+        tell: says a note to the user.
+
+    Raises:
+        PlanError: nothing can be trained on.
+    """
+    if not train:
+        raise PlanError("train is empty: name a prepared dataset, such as dataset=PATH on the command line.")
+    collection = Collection.open(train)
+    held = {name: Collection.open([source]) for name, source in validation.items()}
+    if not held:
+        collection, part, said = collection.hold_out()
+        tell(said)
+        held = {"held_out": part} if len(part) else {}
+    if world.leads:
+        _make_tokenizer(folder / "tokenizer", tokenizer, collection, tell)
+        token_counts(collection, Tokenizer.load(folder / "tokenizer"))
+    world.barrier()
+    made = Tokenizer.load(folder / "tokenizer")
+    counts = token_counts(collection, made)
+    usable = _usable(collection, counts, plan, output_frames, tell)
+    collection, counts = collection.only(usable), counts[usable]
+    return Material(collection, EpochPlans(collection.lengths, counts[:, 0], plan, seed), held, made)
+
+
+def _make_tokenizer(
+    place: Path, settings: TokenizerSettings, collection: Collection, tell: Callable[[str], None]
+) -> None:
+    """Leave the run's tokenizer in ``place``: the one from before, the one named, or a new one."""
+    if (place / "tokenizer.json").exists():
+        return
+    if settings.path is not None:
+        made = Tokenizer.load(Path(settings.path))
+    else:
+        made, remark = Tokenizer.train([collection.text(utterance) for utterance in range(len(collection))], settings)
+        if remark:
+            tell(remark)
+    made.save(place)
+
+
+def _usable(
+    collection: Collection,
+    counts: NDArray[np.int32],
+    plan: PlanSettings,
+    output_frames: Frames,
+    tell: Callable[[str], None],
+) -> NDArray[np.bool_]:
+    """Which utterances [n] can be trained on."""
+    limited = limits(collection.lengths, plan)
+    wordless = limited.usable & (counts[:, 0] == 0)
+    crowded = limited.usable & ~wordless & (output_frames(collection.lengths) < counts[:, 1])
+    left_out = {
+        **limited.left_out,
+        "without a token left of their text": int(wordless.sum()),
+        "of more tokens than the model has frames, so that CTC cannot align them": int(crowded.sum()),
+    }
+    found = [f"{number:,} are {rule}" for rule, number in left_out.items() if number]
+    usable: NDArray[np.bool_] = limited.usable & ~wordless & ~crowded
+    if not usable.any():
+        raise PlanError(
+            f"train: none of the {len(collection):,} utterances can be trained on: {', '.join(found)}; "
+            "check the transcripts, or use a tokenizer with more pieces."
+        )
+    if found:
+        tell(f"{int((~usable).sum()):,} of {len(collection):,} utterances are left out: {', '.join(found)}.")
+    return usable
