@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +19,7 @@ from allears.manifest import manifest
 from allears.manifest.index import Encoding, Index
 from allears.shards import pool
 from allears.shards.prepare import Corpus, prepare
-from allears.shards.read import OPEN_FILES, ShardReader
+from allears.shards.read import ShardReader
 from allears.shards.report import REASONS
 from allears.types import Rejection, Utterance
 
@@ -198,6 +196,52 @@ def test_one_preparation_at_a_time(small: Corpus, tmp_path: Path) -> None:
         prepare(small, tmp_path / "d")
 
 
+class _Killed(BaseException):
+    """As SIGKILL: nothing that changes the disk happens any more."""
+
+
+def kill_before(change: int, patch: pytest.MonkeyPatch) -> list[str]:
+    """Let the ``change``-th change of the file system by this process, and all later ones, not happen."""
+    seen: list[str] = []
+
+    def counted(original: Any) -> Any:
+        def changed(path: Path, *arguments: Any, **named: Any) -> Any:
+            seen.append(f"{original.__name__} {Path(path).name}")
+            if len(seen) > change:
+                raise _Killed
+            return original(path, *arguments, **named)
+
+        return changed
+
+    for name in ("replace", "unlink", "mkdir"):
+        patch.setattr(Path, name, counted(getattr(Path, name)))
+    patch.setattr(shutil, "rmtree", counted(shutil.rmtree))
+    return seen
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_killed_before_any_change_of_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, overwrite: bool) -> None:
+    first, second = corpus(tmp_path / "c", 2, 0.5), corpus(tmp_path / "o", 3, 0.5)
+    prepare(first, tmp_path / "wanted", processes=1)
+    if overwrite:
+        prepare(second, tmp_path / "before", processes=1)
+    for change in range(100):
+        out = tmp_path / f"d{change}"
+        if overwrite:
+            shutil.copytree(tmp_path / "before", out)
+        with monkeypatch.context() as patch:
+            seen = kill_before(change, patch)
+            try:
+                prepare(first, out, processes=1, overwrite=overwrite)
+                break
+            except _Killed:
+                pass
+        prepare(first, out, processes=1, overwrite=overwrite)
+        assert contents(out) == contents(tmp_path / "wanted"), seen
+        shutil.rmtree(out)
+    assert 8 < change < 100
+
+
 def bad_corpus(folder: Path) -> Corpus:
     good = sound(folder / "good.wav", 1.0)
     (folder / "zero.wav").touch()
@@ -271,59 +315,3 @@ def test_preparing_a_prepared_dataset_gives_the_same_audio(made: Path, tmp_path:
     assert first.samples.tolist() == second.samples.tolist()
     readers = ShardReader(first), ShardReader(second)
     assert all(readers[0].segment(i) == readers[1].segment(i) for i in range(len(first)))
-
-
-# reading
-
-
-def test_many_threads_read_at_once(made: Path) -> None:
-    index = Index.open(made)
-    reader = ShardReader(index)
-    wanted = [reader.segment(i).data for i in range(len(index))]
-    reader.close()
-    barrier = threading.Barrier(8)
-
-    def work(seed: int) -> bool:
-        order = np.random.default_rng(seed).integers(0, len(index), 300)
-        barrier.wait()
-        return all(reader.segment(int(i)).data == wanted[i] for i in order)
-
-    with ThreadPoolExecutor(8) as threads:
-        assert all(threads.map(work, range(8)))
-
-
-def test_descriptors_are_bounded_and_closed_with_their_last_user(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert OPEN_FILES < 1000
-    monkeypatch.setattr("allears.shards.read.OPEN_FILES", 1)
-    index = Index.open(made)
-    reader = ShardReader(index)
-    before = len(list(Path("/proc/self/fd").iterdir()))
-    for i in range(len(index)):
-        reader.segment(i)
-        assert len(list(Path("/proc/self/fd").iterdir())) <= before + 1
-    reader.close()
-    assert len(list(Path("/proc/self/fd").iterdir())) == before
-
-
-@pytest.mark.parametrize("damage", ["cut", "longer", "gone"])
-def test_a_damaged_shard_is_named(made: Path, tmp_path: Path, damage: str) -> None:
-    shutil.copytree(made, tmp_path / "d")
-    path = tmp_path / "d" / "shards" / "00000.h5"
-    data = path.read_bytes()
-    path.unlink()
-    if damage != "gone":
-        path.write_bytes(data[:-1] if damage == "cut" else data + b"x")
-    with pytest.raises(DatasetError, match=r"00000\.h5.*--overwrite"):
-        ShardReader(Index.open(tmp_path / "d")).segment(0)
-
-
-def test_a_shard_cut_while_it_is_open(made: Path, tmp_path: Path) -> None:
-    shutil.copytree(made, tmp_path / "d")
-    index = Index.open(tmp_path / "d")
-    reader = ShardReader(index)
-    reader.segment(0)
-    path = tmp_path / "d" / index.shards[0].name
-    with path.open("r+b") as file:
-        file.truncate(int(index.offset[0]) + 10)
-    with pytest.raises(DatasetError, match=r"gave 10 of \d+ bytes"):
-        reader.segment(0)
