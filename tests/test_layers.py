@@ -9,12 +9,13 @@ import pytest
 
 SOURCE = Path(__file__).parent.parent / "src" / "allears"
 LAYERS = (
-    ("errors", "types", "files", "seeding", "settings", "reporting", "world"),
+    ("errors", "types", "files", "processes", "seeding", "settings", "reporting", "world"),
     ("manifest", "audio", "text", "layers", "scoring"),
     ("corpora", "shards", "models", "synthesis"),
     ("loading", "decoding"),
     ("training", "evaluation", "cluster"),
     ("run",),
+    ("demo",),
     ("configs",),
     ("cli",),
 )
