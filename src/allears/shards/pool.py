@@ -7,7 +7,6 @@ pipe: an error at once, never a wait.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import multiprocessing
 import os
 import signal
@@ -18,14 +17,13 @@ from multiprocessing.connection import Connection, wait
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from allears.errors import AllearsError, DatasetError
+from allears.processes import tie_to
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
 Task = TypeVar("Task")
 Message = TypeVar("Message")
-
-_PR_SET_PDEATHSIG = 1
 
 
 def run(
@@ -125,7 +123,7 @@ def _interrupts_held() -> Iterator[None]:
 
 def _work(function: Callable[[Any], Iterable[Any]], pipe: Connection, parent: int) -> None:
     """The life of a worker."""
-    _die_with(parent)
+    tie_to(parent)
     _quiet()
     with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):  # the parent has gone
         while True:
@@ -142,14 +140,6 @@ def _work(function: Callable[[Any], Iterable[Any]], pipe: Connection, parent: in
                 pipe.send(("failed", f"A worker process could not go on: {error}; mend that and run it again."))
             except BaseException:  # noqa: BLE001 (its parent shows it; here nobody would see it)
                 pipe.send(("failed", f"A worker process failed:\n{traceback.format_exc()}"))
-
-
-def _die_with(parent: int) -> None:
-    """Let the kernel end this process when its parent dies, however that happens (Linux)."""
-    with contextlib.suppress(AttributeError, OSError):  # elsewhere the end of file on the pipe ends it, a task later
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        os._exit(1)
 
 
 def _quiet() -> None:
