@@ -32,14 +32,14 @@ S = TypeVar("S", bound=Settings)
 class _Loader(yaml.SafeLoader):
     """Safe YAML in which a key that stands twice is an error instead of a silent loss."""
 
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen: set[Any] = set()
-        for key_node, _ in node.value:
-            name = self.construct_object(key_node, deep=True)
-            if name in seen:
-                raise yaml.MarkedYAMLError(problem=f"the key {name!r} stands twice", problem_mark=key_node.start_mark)
-            seen.add(name)
-        return super().construct_mapping(node, deep)
+    def compose_mapping_node(self, anchor: dict[Any, yaml.Node]) -> yaml.MappingNode:
+        node = super().compose_mapping_node(anchor)
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.value in seen:
+                raise yaml.MarkedYAMLError(problem=f"the key {key.value!r} stands twice", problem_mark=key.start_mark)
+            seen.add(str(key.value))
+        return node
 
 
 def shipped() -> list[str]:

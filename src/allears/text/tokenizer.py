@@ -70,13 +70,15 @@ class Tokenizer:
 
     def decode(self, tokens: Sequence[int]) -> str:
         """Text of token ids, blanks left out."""
-        return str(self._processor.decode([token for token in tokens if token != BLANK])).replace("⁇", "").strip()
+        text = str(self._processor.decode([token for token in tokens if token != BLANK]))
+        return " ".join(text.replace("⁇", " ").split())
 
     def save(self, folder: Path) -> None:
         """Write the vocabulary and its normaliser to ``folder``."""
         with written(folder / _MODEL) as file:
             file.write(self._model)
-        write_json(folder / _SETTINGS, {"kind": "bpe", "text": self._text.model_dump()})
+        described = {"kind": "bpe", "text": self._text.model_dump(), "model_digest": digest(self._model)}
+        write_json(folder / _SETTINGS, described)
 
     @classmethod
     def load(cls, folder: Path) -> Self:
@@ -88,10 +90,12 @@ class Tokenizer:
         described = read_json(folder / _SETTINGS)
         try:
             model = (folder / _MODEL).read_bytes()
-            return cls(model, build(NormaliserSettings, described["text"], str(folder / _SETTINGS)))
-        except (OSError, KeyError, TypeError, RuntimeError) as error:
+            if digest(model) != described["model_digest"]:
+                raise DataError(f"{_MODEL} is not the one that {_SETTINGS} belongs to")
+            return cls(model, build(NormaliserSettings, described["text"], _SETTINGS))
+        except (OSError, KeyError, TypeError, RuntimeError, DataError, SettingsError) as error:
             raise DataError(
-                f"{folder} holds no readable tokenizer: {error}; make one with 'allears tokenizer'."
+                f"{folder} holds no readable tokenizer: {str(error).rstrip('.')}; make one with 'allears tokenizer'."
             ) from error
 
     @classmethod
