@@ -41,7 +41,8 @@ def frame_count(samples: NDArray[np.int64]) -> NDArray[np.int64]:
 class KaldiFbank(nn.Module):
     """Kaldi's filter-bank features: Povey window, pre-emphasis, mel scale 1127 ln(1 + f / 700) from 20 Hz to Nyquist.
 
-    Source: Povey et al., "The Kaldi Speech Recognition Toolkit", ASRU 2011; ``feat/feature-fbank`` there.
+    Source: Povey et al., "The Kaldi Speech Recognition Toolkit", ASRU 2011; ``feat/feature-fbank`` there. Window and
+    bands are float32 throughout, as in torchaudio, whose numbers are met to the last bits where the FFT is the same.
     """
 
     window: Tensor
@@ -49,9 +50,8 @@ class KaldiFbank(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        window = torch.hann_window(WINDOW, periodic=False, dtype=torch.float64) ** 0.85
-        self.register_buffer("window", window.float(), persistent=False)
-        self.register_buffer("mel", _mel_bands().float(), persistent=False)
+        self.register_buffer("window", torch.hann_window(WINDOW, periodic=False) ** 0.85, persistent=False)
+        self.register_buffer("mel", _mel_bands(), persistent=False)
 
     def forward(self, waveforms: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """Features of int16 (or int16-scaled) waveforms.
@@ -85,9 +85,9 @@ def _mel_bands() -> Tensor:
     def mel(hertz: float) -> float:
         return 1127.0 * math.log(1.0 + hertz / 700.0)
 
-    edges = torch.linspace(mel(LOWEST_HZ), mel(SAMPLE_RATE / 2), BINS + 2, dtype=torch.float64)
-    hertz = torch.arange(FFT // 2, dtype=torch.float64) * (SAMPLE_RATE / FFT)
-    mels = 1127.0 * torch.log(1.0 + hertz / 700.0)
+    lowest, highest = mel(LOWEST_HZ), mel(SAMPLE_RATE / 2)
+    edges = lowest + torch.arange(BINS + 2) * ((highest - lowest) / (BINS + 1))
+    mels = 1127.0 * torch.log(1.0 + torch.arange(FFT // 2) * (SAMPLE_RATE / FFT) / 700.0)
     rising = (mels[:, None] - edges[:-2]) / (edges[1:-1] - edges[:-2])
     falling = (edges[2:] - mels[:, None]) / (edges[2:] - edges[1:-1])
     return torch.minimum(rising, falling).clamp_min(0.0)
