@@ -59,12 +59,21 @@ def written_folder(path: Path) -> Iterator[Path]:
             os.fsync(descriptor)
             os.close(descriptor)
         sync_folder(beside)
-        shutil.rmtree(path, ignore_errors=True)
+        removed(path)
         beside.replace(path)
     except BaseException:
         shutil.rmtree(beside, ignore_errors=True)
         raise
     sync_folder(path.parent)
+
+
+def removed(folder: Path) -> None:
+    """Remove ``folder`` if it is there; whoever dies at it leaves no half folder of that name."""
+    aside = folder.with_name(f"{folder.name}.old{PARTIAL}")
+    shutil.rmtree(aside, ignore_errors=True)
+    with contextlib.suppress(FileNotFoundError):
+        folder.rename(aside)
+    shutil.rmtree(aside, ignore_errors=True)
 
 
 def write_json(path: Path, value: object) -> None:

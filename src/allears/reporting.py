@@ -51,9 +51,9 @@ def table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> N
 
 def duration(seconds: float) -> str:
     """Seconds as a person reads them: ``850 ms``, ``12.3 s``, ``4 min 05 s``, ``3 h 20 min``."""
-    if seconds < 1:
+    if seconds < 0.9995:  # what would be rounded up to the next unit is said in it
         return f"{seconds * 1000:.0f} ms"
-    if seconds < 60:
+    if seconds < 59.95:
         return f"{seconds:.1f} s"
     whole = round(seconds)
     if whole < 3600:
