@@ -6,7 +6,6 @@ step-00000120/  model.safetensors  optimizer.safetensors  state.json  settings.y
 from __future__ import annotations
 
 import re
-import shutil
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
@@ -14,7 +13,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from allears.errors import CheckpointError, DataError, SettingsError
-from allears.files import PARTIAL, read_json, write_json, write_yaml, written_folder
+from allears.files import PARTIAL, read_json, removed, write_json, write_yaml, written_folder
 from allears.settings import flat, read
 
 if TYPE_CHECKING:
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 _NAME = re.compile(r"step-(\d{8,})")
+_NEEDED = ("model.safetensors", "state.json")
 _WRAPPERS = ("module.", "_orig_mod.")
 
 
@@ -57,7 +57,11 @@ def checkpoints(run: Path) -> list[Path]:
     folder = run / "checkpoints"
     if not folder.is_dir():
         return []
-    found = [path for path in folder.iterdir() if _NAME.fullmatch(path.name) and (path / "state.json").exists()]
+    found = [
+        path
+        for path in folder.iterdir()
+        if _NAME.fullmatch(path.name) and all((path / name).exists() for name in _NEEDED)
+    ]
     return sorted(found, key=lambda path: int(path.name.removeprefix("step-")))
 
 
@@ -85,15 +89,16 @@ def save(
     """Write a checkpoint and remove all but the ``keep`` newest; only one rank does this."""
     path = checkpoint_folder(run, position.step)
     with written_folder(path) as folder:
-        save_file(_contiguous(model.state_dict()), folder / "model.safetensors")
+        weights = {_bare(name): value for name, value in model.state_dict().items()}
+        save_file(_contiguous(weights), folder / "model.safetensors")
         save_file(_optimizer_tensors(model, optimizer), folder / "optimizer.safetensors")
         write_yaml(folder / "settings.yaml", settings)
         tokenizer.save(folder / "tokenizer")
         write_json(folder / "state.json", {"format": FORMAT, **asdict(position)})
-    for old in checkpoints(run)[:-keep]:
-        shutil.rmtree(old)
-    for left in path.parent.glob(f"*{PARTIAL}"):
-        shutil.rmtree(left, ignore_errors=True)
+    kept = checkpoints(run)[-keep:]
+    for old in path.parent.iterdir():
+        if old.name.endswith(PARTIAL) or (_NAME.fullmatch(old.name) and old not in kept):
+            removed(old)
     return path
 
 
@@ -166,7 +171,7 @@ def load_model(path: Path, model: nn.Module) -> None:
         CheckpointError: it is damaged, or of another architecture (the differing keys are named).
     """
     tensors = {_bare(name): value for name, value in _tensors(path / "model.safetensors").items()}
-    wanted = model.state_dict()
+    wanted = {_bare(name): value for name, value in model.state_dict().items()}
     differing = [f"{name} is missing" for name in wanted if name not in tensors]
     differing += [f"{name} is unknown" for name in tensors if name not in wanted]
     differing += [
@@ -180,7 +185,7 @@ def load_model(path: Path, model: nn.Module) -> None:
             f"{path} is of another architecture: {'; '.join(differing[:4])}{more}; "
             "use the settings it was trained with, or another run folder."
         )
-    model.load_state_dict(tensors)
+    model.load_state_dict({name: tensors[_bare(name)] for name in model.state_dict()})
 
 
 def load_optimizer(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
@@ -219,7 +224,7 @@ def _contiguous(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 
 def _parameter_names(model: nn.Module, optimizer: torch.optim.Optimizer) -> list[str]:
     """Names of the optimiser's parameters, in the order of its numbers."""
-    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    names = {id(parameter): _bare(name) for name, parameter in model.named_parameters()}
     return [names[id(parameter)] for group in optimizer.param_groups for parameter in group["params"]]
 
 

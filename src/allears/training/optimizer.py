@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import torch
 from pydantic import Field, PositiveFloat
@@ -12,6 +12,9 @@ from allears.settings import Settings
 
 if TYPE_CHECKING:
     from torch import nn
+
+
+Decay = Annotated[float, Field(ge=0, lt=1)]
 
 
 class LearningRateSettings(Settings):
@@ -53,7 +56,7 @@ class OptimizerSettings(Settings):
     """
 
     learning_rate: LearningRateSettings = LearningRateSettings()
-    betas: tuple[float, float] = (0.9, 0.98)
+    betas: tuple[Decay, Decay] = (0.9, 0.98)
     weight_decay: float = Field(default=1e-3, ge=0)
     clip: PositiveFloat = 5.0
 
