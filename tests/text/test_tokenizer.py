@@ -116,6 +116,7 @@ def test_more_pieces_than_the_texts_support_are_lowered_and_it_is_said() -> None
     )
     as_many, silent = Tokenizer.train(TEXTS, TokenizerSettings(pieces=tokenizer.size))
     assert (as_many.digest, silent) == (tokenizer.digest, "")
+    assert Tokenizer.train(TEXTS, TokenizerSettings(pieces=tokenizer.size + 1))[1]
 
 
 def test_fewer_pieces_than_letters_are_an_error_with_the_number_needed() -> None:
