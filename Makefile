@@ -32,8 +32,13 @@ format: setup
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: setup
+# Lhotse and the other peers are only installed where they are measured.
+$(VENV)/.peers: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'
+	touch $@
+
+bench: $(VENV)/.peers
 	$(BIN)/python benchmarks/plan.py
 
-proof: setup
-	$(BIN)/python -m proof $(NAME)
+proof: $(VENV)/.peers
+	$(BIN)/python -m proof $(NAME) $(LINES)

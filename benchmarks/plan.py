@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import argparse
 import importlib.metadata
+import json
 import statistics
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -130,6 +131,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--utterances", type=int, default=1_000_000)
     parser.add_argument("--without-lhotse", action="store_true")
+    parser.add_argument("--json", action="store_true", help="print the rows as JSON in the last line")
     chosen = parser.parse_args()
     lengths = log_normal(chosen.utterances)
     rows = [("allears", m, s, allears_figures(lengths, m, s)) for m, s in ((8, 300), (8, 640), (16, 640), (512, 640))]
@@ -145,6 +147,10 @@ def main() -> None:
             f"{name:<15}{micro_batches:>12}{micro_seconds:>9}{found.seconds:>9.2f}{found.padding:>9.2%}"
             f"{found.imbalance:>11.3f}{found.imbalance_half:>9.3f}{found.spread:>14.3f}{found.met_again:>11.2%}"
             f"{found.smallest:>10}"
+        )
+    if chosen.json:
+        print(
+            json.dumps([{"plan": name, "micro_batches": m, "micro_seconds": s, **asdict(f)} for name, m, s, f in rows])
         )
 
 

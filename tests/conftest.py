@@ -74,6 +74,12 @@ def prepared(folder: Path, utterances: int, **how: Any) -> Path:
 
 
 @pytest.fixture(scope="session")
+def make_dataset() -> Callable[..., Path]:
+    """See `prepared`."""
+    return prepared
+
+
+@pytest.fixture(scope="session")
 def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """160 utterances of tones, 0.4 to 2.4 s."""
     return prepared(tmp_path_factory.mktemp("tones"), 160)

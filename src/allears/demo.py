@@ -69,7 +69,7 @@ class Demo:
 
     def _train(self) -> None:
         dataset = ["dataset=" + str(self.folder / "dataset"), "train.split=train"]
-        self._ranks(["train", "demo", *dataset, "--run", str(self.folder)])
+        self._ranks(["train", "demo", *dataset, "--out", str(self.folder)])
 
     def _evaluate(self) -> None:
         self._ranks(["evaluate", str(self.folder), str(self.folder / "dataset"), "--split", "test", "--name", "test"])

@@ -45,7 +45,9 @@ def same(one: StepWork, other: StepWork) -> bool:
     )
 
 
-def work(parts: tuple[EpochPlans, ExampleReader, Collection], places: range, start: int, stop: int, workers: int) -> list[StepWork]:
+def work(
+    parts: tuple[EpochPlans, ExampleReader, Collection], places: range, start: int, stop: int, workers: int
+) -> list[StepWork]:
     plans, reader, _ = parts
     return list(Loader(plans, reader, places, start, stop, LoaderSettings(workers=workers, prefetch_steps=3)))
 
@@ -78,7 +80,9 @@ def test_ranks_share_each_step_without_gap_or_overlap(
     assert sorted(used) == list(range(len(parts[2])))
 
 
-def test_masks_change_with_the_epoch_and_not_with_the_batch(parts: tuple[EpochPlans, ExampleReader, Collection]) -> None:
+def test_masks_change_with_the_epoch_and_not_with_the_batch(
+    parts: tuple[EpochPlans, ExampleReader, Collection],
+) -> None:
     _, reader, _ = parts
     first, again, later = reader.example(5, 0), reader.example(5, 0), reader.example(5, 1)
     assert np.array_equal(first.time_masks, again.time_masks)

@@ -1,26 +1,35 @@
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from allears.errors import PlanError, SettingsError
-from allears.loading.plan import PlanSettings, fold, idle_share, plan_epoch, steps_per_epoch, subtrees
+from allears.loading.plan import EpochPlan, PlanSettings, fold, idle_share, plan_epoch, steps_per_epoch, subtrees
 from allears.settings import build
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Integers = NDArray[np.int64]
 
 RATE = 16_000
 
 
-def lengths_of(count: int, seed: int = 0, sigma: float = 0.6) -> np.ndarray:
-    seconds = np.exp(np.random.default_rng(seed).normal(np.log(9.0), sigma, count))
-    return (np.clip(seconds, 0.5, 30.0) * RATE).astype(np.int64)
+def lengths_of(count: int) -> Integers:
+    seconds = np.exp(np.random.default_rng(0).normal(np.log(9.0), 0.6, count))
+    lengths: Integers = (np.clip(seconds, 0.5, 30.0) * RATE).astype(np.int64)
+    return lengths
 
 
-def cost_per_place(lengths: np.ndarray, plan: object) -> np.ndarray:
-    counts = np.diff(plan.offsets)
-    longest = np.array([lengths[m].max(initial=0) for m in np.split(plan.utterances, plan.offsets[1:-1])])
-    return (counts * longest).reshape(-1, plan.micro_batches)
+def cost_per_place(lengths: Integers, plan: EpochPlan) -> Integers:
+    """Padded samples of each micro-batch [steps, micro_batches]."""
+    longest = np.array([lengths[members].max(initial=0) for members in np.split(plan.utterances, plan.offsets[1:-1])])
+    costs: Integers = np.diff(plan.offsets) * longest
+    return costs.reshape(-1, plan.micro_batches)
 
 
 @settings(max_examples=60, deadline=None)
@@ -133,7 +142,7 @@ def test_subtrees_are_aligned_and_share_all_places(micro_batches: int) -> None:
 
 
 def test_more_ranks_than_places_is_an_error_with_the_remedy() -> None:
-    with pytest.raises(PlanError, match="9 processes cannot share 8 micro-batches.*plan.micro_batches to 16"):
+    with pytest.raises(PlanError, match=r"9 processes cannot share 8 micro-batches.*plan.micro_batches to 16"):
         subtrees(8, 9)
 
 

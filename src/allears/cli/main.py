@@ -18,6 +18,9 @@ from allears.cli.train import train
 from allears.cli.transcribe import transcribe
 from allears.errors import AllearsError
 
+INTERRUPTED = 130
+"""Exit code after Ctrl-C, as shells use it: 128 and the signal's number."""
+
 app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
@@ -48,8 +51,7 @@ def main() -> None:
         error.show()
         code = error.exit_code
     except (KeyboardInterrupt, click.Abort):
-        print("stopped.", file=sys.stderr)
-        code = 130
+        code = INTERRUPTED
     except AllearsError as error:
         if debug:
             traceback.print_exc()
@@ -61,4 +63,6 @@ def main() -> None:
         kind = type(error).__name__
         print(f"error: unexpected {kind}: {error}; run again with --debug to see where.", file=sys.stderr)
         code = 1
+    if code == INTERRUPTED:
+        print("stopped; the same command goes on from here.", file=sys.stderr)
     sys.exit(code if isinstance(code, int) else 0)

@@ -13,14 +13,14 @@ def train(
     overrides: list[str] = typer.Argument(
         None, metavar="[KEY=VALUE]...", help="Settings to change, such as dataset=PATH or training.epochs=3."
     ),
-    run: Path = typer.Option(None, help="Folder of the run; the same command goes on there. [default: runs/CONFIG]"),
+    out: Path = typer.Option(None, help="Folder of the run; the same command goes on there. [default: runs/CONFIG]"),
     processes: int = typer.Option(1, help="Processes to start on this machine; a launcher's own count goes before."),
     show: bool = typer.Option(False, "--show", help="Print the settings and where each comes from; train nothing."),
     as_json: bool = typer.Option(False, "--json", help="Print a JSON object as the last line."),
 ) -> None:
     """Train a recogniser: alone, with --processes N, or under torchrun, unchanged.
 
-    Example: allears train tiny dataset=data/libri --run runs/first --processes 2
+    Example: allears train tiny dataset=data/libri --out runs/first --processes 2
     """
     from allears.settings import build, origins, overridden, read
 
@@ -36,9 +36,9 @@ def train(
         return
     from allears.cluster.local import launch, launched
 
-    folder = run or Path("runs") / Path(config).stem
+    folder = out or Path("runs") / Path(config).stem
     if processes != 1 and not launched():
-        arguments = ["train", config, *given, "--run", str(folder), *(["--json"] if as_json else [])]
+        arguments = ["train", config, *given, "--out", str(folder), *(["--json"] if as_json else [])]
         sys.exit(launch(arguments, processes))
     from allears.cli.ranks import as_rank
     from allears.run import RunSettings

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from allears.synthesis.voices import Speaker
 
-FORMAT = 1
+FORMAT = 2
 """Raised whenever the same settings come to give other bytes."""
 
 STAMP = "synthesis.json"

@@ -1,4 +1,4 @@
-"""Who speaks: an accent times a voice variant of espeak-ng, with a pitch and a rate drawn per speaker.
+"""Who speaks: an accent times a voice variant of espeak-ng, with a pitch, a rate and a vocal tract drawn per speaker.
 
 A variant belongs to training or to test, never to both, and variants that differ in a line or two of their definition
 (``Gene`` and ``Gene2``) stay on one side: a test speaker is a voice that training has not heard.
@@ -61,6 +61,11 @@ RATES = (130, 190)
 """Rate drawn per speaker, in words per minute; espeak's own default is 175."""
 
 
+TRACTS: dict[Split, tuple[float, float]] = {"train": (0.85, 1.18), "test": (0.95, 1.05)}
+"""Length of the vocal tract drawn per speaker, over the variant's own. Espeak's variants are few; people differ by this
+more than by anything else, and a model that hears it vary in training understands unheard variants far better."""
+
+
 @dataclass(frozen=True, slots=True)
 class Speaker:
     """One synthetic person.
@@ -71,6 +76,7 @@ class Speaker:
         variant: a voice variant of espeak-ng, such as ``f3``.
         pitch: 0–99, 50 is the variant's own.
         rate: words per minute.
+        tract: length of the vocal tract over the variant's own; formants and pitch move by its inverse.
         seed: for the noise in breath and roughness, 0 to 2^31 − 1.
     """
 
@@ -79,6 +85,7 @@ class Speaker:
     variant: str
     pitch: int
     rate: int
+    tract: float
     seed: int
 
     @property
@@ -97,6 +104,7 @@ def _speaker(split: Split, language: Language, number: int, variant: str, seed: 
         variant=variant,
         pitch=int(draw.integers(PITCHES[0], PITCHES[1] + 1)),
         rate=int(draw.integers(RATES[0], RATES[1] + 1)),
+        tract=round(draw.uniform(*TRACTS[split]), 2),
         seed=int(draw.integers(2**31)),
     )
 

@@ -134,12 +134,12 @@ def resume(
         if before.get(name) != value:
             raise SettingsError(
                 f"{name} is {value!r}, but {path} was trained with {before.get(name)!r}; "
-                "set it back to go on, or name another --run folder to start anew."
+                "set it back to go on, or name another --out folder to start anew."
             )
     if position.digest != data:
         raise CheckpointError(
             f"{path} was trained on other utterances than train names now; "
-            "name the same data to go on, or another --run folder to start anew."
+            "name the same data to go on, or another --out folder to start anew."
         )
     load_model(path, model)
     load_optimizer(path, model, optimizer)

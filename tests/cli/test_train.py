@@ -1,0 +1,135 @@
+"""What the command line says to wrong settings and wrong data: one sentence, a non-zero exit, nothing lost."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    Command = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("plan.step_secods=3", ["plan.step_secods", "did you mean 'step_seconds'?"]),
+        ("model.encoder.widht=3", ["model.encoder.widht", "did you mean 'width'?"]),
+        ("plan.step_seconds=long", ["plan.step_seconds", "'long'", "number"]),
+        ("plan.step_seconds=-3", ["plan.step_seconds", "-3", "greater than 0"]),
+        ("plan.micro_batches=3", ["plan.micro_batches", "power of two"]),
+        ("training.epochs=.nan", ["training.epochs", "finite"]),
+        ("train.splt=train", ["splt", "did you mean 'split'?"]),
+        ("seed", ["'seed'", "key=value"]),
+        ("dataset=/nowhere", ["/nowhere"]),
+        ("train.split=nosuch", ["nosuch", "split"]),
+        ("validation.v.dataset=/nowhere", ["/nowhere"]),
+        ("tokenizer.path=/nowhere", ["/nowhere", "tokenizer"]),
+        ("plan.max_seconds=0.35", ["0.35", "plan.max_seconds"]),
+    ],
+)
+def test_a_wrong_setting_is_one_sentence(
+    command: Command, dataset: Path, small: Sequence[str], tmp_path: Path, override: str, said: list[str]
+) -> None:
+    place = [] if override.startswith("dataset=") else [f"dataset={dataset}"]
+    done = command("train", "tiny", *place, *small, override, "--out", tmp_path / "run", fails=True)
+    error = done.stderr.splitlines()[-1]
+    assert error.startswith("error: ")
+    for words in said:
+        assert words in error
+
+
+def test_an_unknown_config_names_the_shipped_ones(command: Command) -> None:
+    assert "did you mean 'tiny'?" in command("train", "tyni", fails=True).stderr
+    assert "does not exist" in command("train", "nowhere.yaml", fails=True).stderr
+
+
+def test_training_without_data_says_what_to_name(command: Command, tmp_path: Path) -> None:
+    assert "dataset=PATH" in command("train", "tiny", "--out", tmp_path / "run", fails=True).stderr
+
+
+def test_utterances_longer_than_a_micro_batch(
+    command: Command, dataset: Path, small: Sequence[str], tmp_path: Path
+) -> None:
+    overrides = [*small, "plan.step_seconds=1.2"]  # 0.3 s a micro-batch; the shortest utterance has 0.4 s
+    done = command("train", "tiny", f"dataset={dataset}", *overrides, "--out", tmp_path / "run", fails=True)
+    assert "longer than a micro-batch (0.3 s)" in done.stderr
+    assert "plan.step_seconds" in done.stderr
+
+
+def test_more_processes_than_micro_batches(
+    command: Command, dataset: Path, small: Sequence[str], tmp_path: Path
+) -> None:
+    done = command(
+        "train", "tiny", f"dataset={dataset}", *small, "--out", tmp_path / "run", "--processes", 5, fails=True
+    )
+    assert "5 processes cannot share 4 micro-batches" in done.stderr.splitlines()[-1]
+    assert done.stderr.count("cannot share") == 1
+
+
+@pytest.mark.parametrize("processes", [0, -1])
+def test_processes_must_be_positive(command: Command, dataset: Path, processes: int) -> None:
+    assert "--processes" in command("train", "tiny", f"dataset={dataset}", "--processes", processes, fails=True).stderr
+
+
+@pytest.fixture(scope="module")
+def trained(command: Command, dataset: Path, small: Sequence[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    run = tmp_path_factory.mktemp("trained") / "run"
+    command("train", "tiny", f"dataset={dataset}", *small, "training.steps=3", "--out", run)
+    return run
+
+
+def copied(run: Path, tmp_path: Path) -> Path:
+    shutil.copytree(run, tmp_path / "run")
+    return tmp_path / "run"
+
+
+def test_another_architecture_is_refused_by_name(
+    command: Command, dataset: Path, small: Sequence[str], trained: Path, tmp_path: Path
+) -> None:
+    run = copied(trained, tmp_path)
+    before = sorted(path.name for path in run.rglob("*"))
+    changed = [*small, "training.steps=5", "model.encoder.width=48"]
+    done = command("train", "tiny", f"dataset={dataset}", *changed, "--out", run, fails=True)
+    assert "model.encoder.width is 48" in done.stderr
+    assert "32" in done.stderr
+    assert sorted(path.name for path in run.rglob("*")) == before
+    weights = run / "checkpoints" / "step-00000003" / "settings.yaml"
+    weights.write_text(weights.read_text().replace("width: 32", "width: 48"))
+    done = command("evaluate", run, dataset, fails=True)
+    assert "another architecture" in done.stderr
+    assert "[32, 80]" in done.stderr or "[48, 80]" in done.stderr
+
+
+def test_other_data_is_refused(
+    command: Command, make_dataset: Callable[..., Path], small: Sequence[str], trained: Path, tmp_path: Path
+) -> None:
+    other = make_dataset(tmp_path / "other", 150, seed=5)
+    done = command("train", "tiny", f"dataset={other}", *small, "--out", copied(trained, tmp_path), fails=True)
+    assert "train" in done.stderr.splitlines()[-1]
+    assert "--out" in done.stderr.splitlines()[-1]
+
+
+def test_a_damaged_checkpoint_is_named(command: Command, dataset: Path, trained: Path, tmp_path: Path) -> None:
+    run = copied(trained, tmp_path)
+    weights = run / "checkpoints" / "step-00000003" / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:1000])
+    done = command("evaluate", run, dataset, fails=True)
+    assert "model.safetensors is damaged" in done.stderr
+
+
+def test_evaluating_a_folder_that_is_no_run(command: Command, dataset: Path, tmp_path: Path) -> None:
+    assert "no complete checkpoint" in command("evaluate", tmp_path, dataset, fails=True).stderr
+
+
+def test_show_prints_each_setting_with_its_origin(command: Command) -> None:
+    lines = command("train", "tiny", "plan.step_seconds=77", "--show").stdout.splitlines()
+    found = {line.split()[0]: line.split()[1:] for line in lines}
+    assert found["plan.step_seconds"] == ["77.0", "command", "line"]
+    assert found["model.encoder.width"][-1] == "tiny"
+    assert found["plan.blur"][-1] == "default"

@@ -1,0 +1,189 @@
+"""Real trainings in real processes: worlds that agree, resume after kill -9, and failures that are named."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    Command = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def losses(run: Path) -> dict[int, float]:
+    """Loss of each step in a run's metrics."""
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return {line["step"]: line["loss"] for line in lines if "loss" in line}
+
+
+def train(command: Command, dataset: Path, run: Path, *more: object, **how: Any) -> dict[str, Any]:
+    done = command("train", "tiny", f"dataset={dataset}", "--out", run, "--json", *more, **how)
+    return json.loads(done.stdout.splitlines()[-1]) if not how.get("fails") else {"stderr": done.stderr}
+
+
+def background(dataset: Path, run: Path, *more: str) -> subprocess.Popen[str]:
+    """The same training, not waited for."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "allears", "train", "tiny", f"dataset={dataset}", "--out", str(run), *more],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+
+
+def wait_for(run: Path, steps: int, process: subprocess.Popen[str]) -> None:
+    """Wait until a run has taken some steps."""
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and process.poll() is None:
+        if (run / "metrics.jsonl").exists() and len(losses_so_far(run)) >= steps:
+            return
+        time.sleep(0.05)
+    raise AssertionError(f"no {steps} steps: {process.communicate() if process.poll() is not None else 'too slow'}")
+
+
+def losses_so_far(run: Path) -> list[str]:
+    return [line for line in (run / "metrics.jsonl").read_text().splitlines() if '"loss"' in line]
+
+
+def children(process: int) -> list[int]:
+    found = subprocess.run(["ps", "-o", "pid=", "--ppid", str(process)], capture_output=True, text=True, check=False)
+    return [int(word) for word in found.stdout.split()]
+
+
+def gone(process: int) -> bool:
+    try:
+        with open(f"/proc/{process}/stat", encoding="ascii") as file:  # noqa: PTH123 (gone is the point)
+            return file.read().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+@pytest.fixture(scope="module")
+def alone(command: Command, dataset: Path, small: Sequence[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Twelve steps on one process, never stopped."""
+    run = tmp_path_factory.mktemp("alone") / "run"
+    outcome = train(command, dataset, run, *small, "training.steps=12", "training.save_every=5")
+    assert outcome["step"] == 12
+    assert set(outcome["validation"]["held_out"]) == {"wer", "cer"}
+    return run
+
+
+@pytest.mark.parametrize("processes", [2, 3, 4])
+def test_the_loss_does_not_depend_on_the_number_of_processes(
+    command: Command, dataset: Path, small: Sequence[str], alone: Path, tmp_path: Path, processes: int
+) -> None:
+    train(command, dataset, tmp_path / "run", *small, "training.steps=12", "--processes", processes)
+    together, one = losses(tmp_path / "run"), losses(alone)
+    assert together.keys() == one.keys()
+    assert all(together[step] == pytest.approx(one[step], rel=1e-4) for step in one)
+    assert one[11] < one[0]
+
+
+def test_torchrun_starts_the_same_training(dataset: Path, small: Sequence[str], alone: Path, tmp_path: Path) -> None:
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--master-port=0", "-m", "allears"]
+    overrides = [*small, "training.steps=4", "optimizer.learning_rate.schedule=constant"]
+    done = subprocess.run(
+        [*launcher, "train", "tiny", f"dataset={dataset}", "--out", str(tmp_path / "run"), "--json", *overrides],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=200,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout.splitlines()[-1])["processes"] == 2
+    assert losses(tmp_path / "run")[0] == pytest.approx(losses(alone)[0], rel=1e-4)
+
+
+def test_killed_in_mid_epoch_a_run_goes_on_with_the_loss_of_the_uninterrupted_one(
+    command: Command, dataset: Path, small: Sequence[str], alone: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    overrides = [*small, "training.steps=12", "training.save_every=5"]
+    process = background(dataset, run, *overrides)
+    wait_for(run, 7, process)
+    process.kill()
+    process.wait()
+    assert [path.name for path in (run / "checkpoints").iterdir() if "partial" not in path.name] == ["step-00000005"]
+    again = command("train", "tiny", f"dataset={dataset}", "--out", run, *overrides)
+    assert "going on at step 5" in again.stderr
+    assert losses(run).keys() == losses(alone).keys()
+    assert all(losses(run)[step] == pytest.approx(losses(alone)[step], rel=1e-6) for step in range(5, 12))
+
+
+def test_a_finished_run_says_so_and_does_nothing(
+    command: Command, dataset: Path, small: Sequence[str], alone: Path
+) -> None:
+    before = (alone / "metrics.jsonl").read_bytes()
+    again = command("train", "tiny", f"dataset={dataset}", "--out", alone, *small, "training.steps=12")
+    assert "complete already" in again.stderr
+    assert (alone / "metrics.jsonl").read_bytes() == before
+
+
+def test_a_killed_rank_is_named_and_takes_all_with_it(dataset: Path, small: Sequence[str], tmp_path: Path) -> None:
+    process = background(dataset, tmp_path / "run", *small, "training.steps=10000", "--processes", "2")
+    wait_for(tmp_path / "run", 2, process)
+    ranks = children(process.pid)
+    assert len(ranks) == 2
+    os.kill(ranks[1], signal.SIGKILL)
+    began = time.monotonic()
+    _, errors = process.communicate(timeout=30)
+    assert time.monotonic() - began < 10
+    assert process.returncode == 1
+    assert "rank 1" in errors.splitlines()[-1]
+    assert "SIGKILL" in errors.splitlines()[-1]
+    assert all(gone(rank) for rank in ranks)
+
+
+def test_ranks_do_not_outlive_the_command_that_started_them(
+    dataset: Path, small: Sequence[str], tmp_path: Path
+) -> None:
+    process = background(dataset, tmp_path / "run", *small, "training.steps=10000", "--processes", "2")
+    wait_for(tmp_path / "run", 2, process)
+    ranks = children(process.pid)
+    process.kill()
+    process.wait()
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline and not all(gone(rank) for rank in ranks):
+        time.sleep(0.05)
+    assert all(gone(rank) for rank in ranks)
+
+
+def test_a_loss_that_is_not_finite_stops_all_ranks_and_names_the_utterances(
+    command: Command, dataset: Path, small: Sequence[str], tmp_path: Path
+) -> None:
+    overrides = [*small, "training.steps=20", "optimizer.learning_rate.value=1e25", "optimizer.learning_rate.warmup=0"]
+    error = train(command, dataset, tmp_path / "run", *overrides, "--processes", 2, fails=True)["stderr"]
+    last = error.splitlines()[-1]
+    assert "finite" in last
+    assert "step" in last
+    assert "optimizer.learning_rate.value" in last
+
+
+def test_a_dataset_of_one_utterance_trains_on_two_processes(
+    command: Command, make_dataset: Callable[..., Path], small: Sequence[str], tmp_path: Path
+) -> None:
+    dataset = make_dataset(tmp_path, 1)
+    outcome = train(command, dataset, tmp_path / "run", *small, "training.steps=3", "--processes", 2)
+    assert outcome["step"] == 3
+    assert all(0 < loss < 1e3 for loss in losses(tmp_path / "run").values())
+
+
+def test_a_run_that_is_being_trained_in_is_refused(
+    command: Command, dataset: Path, small: Sequence[str], tmp_path: Path
+) -> None:
+    process = background(dataset, tmp_path / "run", *small, "training.steps=10000")
+    wait_for(tmp_path / "run", 1, process)
+    refused = command("train", "tiny", f"dataset={dataset}", "--out", tmp_path / "run", *small, fails=True)
+    process.kill()
+    process.wait()
+    assert "another process is training there" in refused.stderr
