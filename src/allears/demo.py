@@ -19,7 +19,7 @@ from allears.synthesis.corpus import synthesize
 if TYPE_CHECKING:
     from pathlib import Path
 
-SYNTHESIS = SynthesisSettings(hours=2.0, test=330, speakers=240, noise=0.5)
+SYNTHESIS = SynthesisSettings(hours=3.0, test=330, speakers=900, noise=0.5, train_snr_db=(14.0, 26.0))
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,19 @@ RENDEZVOUS = "ALLEARS_RENDEZVOUS"
 """Where the processes of one machine meet when `cluster.local` started them: a ``file://`` address, no port."""
 
 _PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
+_M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3  # <malloc.h>
+
+
+def keep_freed_memory() -> None:
+    """Let glibc keep freed memory instead of giving it back to the kernel at once; nothing on another C library.
+
+    A training on a CPU frees and takes megabytes thousands of times a second, and each time the kernel would clear the
+    pages anew: measured, a step of a small model takes a quarter less time.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        for parameter, value in ((_M_MMAP_THRESHOLD, 1 << 25), (_M_TRIM_THRESHOLD, -1), (_M_TOP_PAD, 1 << 26)):
+            mallopt(parameter, value)
 
 
 def end_with_parent() -> None:

@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 
 from allears.errors import SettingsError
-from allears.processes import RENDEZVOUS
+from allears.processes import RENDEZVOUS, keep_freed_memory
 
 T = TypeVar("T")
 
@@ -103,6 +103,8 @@ def start(timeout_seconds: float = 600.0) -> World:
     device = torch.device("cuda", local_rank) if cuda else torch.device("cpu")
     if cuda:
         torch.cuda.set_device(device)
+    else:
+        keep_freed_memory()
     if "OMP_NUM_THREADS" not in os.environ or local_size > 1:
         torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // local_size))
     if size == 1:

@@ -12,7 +12,7 @@ from allears.synthesis.pool import Pool, phonemes, speak
 from allears.synthesis.recording import Order
 from allears.synthesis.voices import Speaker
 
-SPEAKER = Speaker("someone", "en-gb-x-rp", "f5", 50, 160, 1.0, 1)
+SPEAKER = Speaker("someone", "en-gb-x-rp", "f5", 50, 160, 1)
 
 
 def asked(text: str) -> dict[str, object]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-SPEAKER = Speaker("train-0000", "en-us", "m1", 50, 160, 1.0, 7)
+SPEAKER = Speaker("train-0000", "en-us", "m1", 50, 160, 7)
 TEXT = "please lock the kitchen window"
 
 

@@ -41,7 +41,7 @@ STAMP = "synthesis.json"
 METADATA = "metadata.tsv"
 COLUMNS = ("id", "audio", "speaker", "split", "duration_s", "text", "language", "accent", "variant", "noise", "snr_db")
 
-SILENCES = (0.1, 0.3)
+SILENCES = (0.05, 0.2)
 """Seconds in front and behind, drawn per utterance; espeak itself leaves at most 0.05 s."""
 
 LEVELS = (-30.0, -20.0)
@@ -126,7 +126,7 @@ def _texts(split: Split, settings: Settings, people: Sequence[Speaker]) -> Itera
     for number in itertools.count():
         if number >= settings.test if split == "test" else seconds >= settings.hours * 3600:
             return
-        text = sentence(settings.language, generator(settings.seed, key(f"text {split}"), number), split)
+        text = sentence(settings.language, generator(settings.seed, key(f"text {split}"), number))
         seconds += estimated_seconds(text, settings.language, people[number % len(people)].rate)
         yield text
 
@@ -182,7 +182,7 @@ def _bank(settings: Settings) -> list[tuple[str, dict[str, Any]]]:
     """Sentences that babble is cut from; their speakers are training variants."""
     people = speakers("train", settings.language, BANK_SENTENCES, mixed(settings.seed, key("babble")))
     draw = generator(settings.seed, key("babble texts"))
-    return [(sentence(settings.language, draw, "train"), asdict(speaker)) for speaker in people]
+    return [(sentence(settings.language, draw), asdict(speaker)) for speaker in people]
 
 
 def _stamp(settings: Settings) -> dict[str, Any]:

@@ -11,8 +11,6 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Literal
 
-from allears.seeding import key
-
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -24,9 +22,6 @@ Rules = dict[str, tuple[str, ...]]
 
 LONGEST = 9
 """Words in the longest English sentence, units (characters and English words) times two in the others."""
-
-RESERVED_SHARE = 8
-"""One text in so many, by a hash of the text, belongs to the test split, so that no test sentence is trained on."""
 
 ENGLISH: Rules = {
     "sentence": (
@@ -208,17 +203,12 @@ def expand(rules: Rules, name: str, generator: np.random.Generator) -> str:
     return _REFERENCE.sub(lambda match: expand(rules, match[1], generator), chosen)
 
 
-def split_of(text: str) -> Split:
-    """The split that a text belongs to, by its hash."""
-    return "test" if key(text) % RESERVED_SHARE == 0 else "train"
-
-
-def sentence(language: Language, generator: np.random.Generator, split: Split) -> str:
-    """A sentence of ``split``: 2–9 words in English, 4–18 units in the others; ``generator`` decides, nothing else."""
+def sentence(language: Language, generator: np.random.Generator) -> str:
+    """A sentence of 2–9 words in English, 4–18 units in the others; ``generator`` decides, nothing else."""
     shortest, longest = (2, LONGEST) if language == "en" else (4, 2 * LONGEST)
     while True:
         text = expand(RULES[language], "sentence", generator)
-        if shortest <= len(units(text)) <= longest and split_of(text) == split:
+        if shortest <= len(units(text)) <= longest:
             return text
 
 

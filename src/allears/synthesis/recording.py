@@ -56,16 +56,11 @@ class Order:
 
 
 def spoken(voicebox: Voicebox, text: str, speaker: Speaker) -> NDArray[np.float32]:
-    """``text`` at 16 kHz, full scale 1 [samples].
-
-    A longer vocal tract is a slower playback: formants and pitch fall, and espeak speaks faster to keep the rate.
-    """
-    pcm = voicebox.pcm(text, speaker.voice, speaker.pitch, round(speaker.rate * speaker.tract), speaker.seed)
+    """``text`` at 16 kHz, full scale 1 [samples]."""
+    pcm = voicebox.pcm(text, speaker.voice, speaker.pitch, speaker.rate, speaker.seed)
     raw = np.frombuffer(pcm, dtype=np.int16)
     # In floating point: soxr dithers int16 output.
-    resampled: NDArray[np.float32] = soxr.resample(
-        raw / np.float32(32768), ESPEAK_RATE / speaker.tract, SAMPLE_RATE, quality="HQ"
-    )
+    resampled: NDArray[np.float32] = soxr.resample(raw / np.float32(32768), ESPEAK_RATE, SAMPLE_RATE, quality="HQ")
     return resampled
 
 

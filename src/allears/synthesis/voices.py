@@ -1,4 +1,4 @@
-"""Who speaks: an accent times a voice variant of espeak-ng, with a pitch, a rate and a vocal tract drawn per speaker.
+"""Who speaks: an accent times a voice variant of espeak-ng, with a pitch and a rate drawn per speaker.
 
 A variant belongs to training or to test, never to both, and variants that differ in a line or two of their definition
 (``Gene`` and ``Gene2``) stay on one side: a test speaker is a voice that training has not heard.
@@ -22,9 +22,10 @@ ACCENTS: dict[Language, tuple[str, ...]] = {
     "mixed": ("cmn",),
 }
 
+# ``pedro`` is intelligible but trains: it stretches its syllables as no other variant does.
 TEST_VARIANTS = (
     "Gene", "Gene2", "Reed", "aunty", "benjamin", "edward", "edward2", "f2", "f4", "grandpa", "linda", "m3", "m7",
-    "pedro", "victor",
+    "victor",
 )  # fmt: skip
 
 TRAIN_VARIANTS = (
@@ -32,7 +33,7 @@ TRAIN_VARIANTS = (
     "Mr serious", "Nguyen", "Tweaky", "adam", "anika", "announcer", "antonio", "belinda", "boris", "caleb", "croak",
     "ed", "f1", "f3", "f5", "grandma", "gustave", "iven", "iven2", "iven3", "iven4", "john", "klatt", "klatt2",
     "klatt3", "klatt4", "klatt5", "klatt6", "m1", "m2", "m4", "m5", "m6", "m8", "max", "michel", "miguel", "mike2",
-    "pablo", "paul", "quincy", "rob", "robert", "sandro", "steph2", "steph3", "travis",
+    "pablo", "paul", "pedro", "quincy", "rob", "robert", "sandro", "steph2", "steph3", "travis",
 )  # fmt: skip
 
 # Frames whose phoneme a small network named rightly (11 frames of 40 log-mel bands, two hidden layers, trained on the
@@ -54,16 +55,11 @@ OTHERS_LEFT_OUT = {
 
 VARIANTS: dict[Split, tuple[str, ...]] = {"train": TRAIN_VARIANTS, "test": TEST_VARIANTS}
 
-PITCHES = (30, 70)
+PITCHES = (35, 65)
 """Pitch drawn per speaker on espeak's scale of 0–99; 50 leaves the variant as it is defined."""
 
-RATES = (130, 190)
+RATES = (140, 175)
 """Rate drawn per speaker, in words per minute; espeak's own default is 175."""
-
-
-TRACTS: dict[Split, tuple[float, float]] = {"train": (0.85, 1.18), "test": (0.95, 1.05)}
-"""Length of the vocal tract drawn per speaker, over the variant's own. Espeak's variants are few; people differ by this
-more than by anything else, and a model that hears it vary in training understands unheard variants far better."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +72,6 @@ class Speaker:
         variant: a voice variant of espeak-ng, such as ``f3``.
         pitch: 0–99, 50 is the variant's own.
         rate: words per minute.
-        tract: length of the vocal tract over the variant's own; formants and pitch move by its inverse.
         seed: for the noise in breath and roughness, 0 to 2^31 − 1.
     """
 
@@ -85,7 +80,6 @@ class Speaker:
     variant: str
     pitch: int
     rate: int
-    tract: float
     seed: int
 
     @property
@@ -104,7 +98,6 @@ def _speaker(split: Split, language: Language, number: int, variant: str, seed: 
         variant=variant,
         pitch=int(draw.integers(PITCHES[0], PITCHES[1] + 1)),
         rate=int(draw.integers(RATES[0], RATES[1] + 1)),
-        tract=round(draw.uniform(*TRACTS[split]), 2),
         seed=int(draw.integers(2**31)),
     )
 
