@@ -57,7 +57,7 @@ def read(config: str) -> dict[str, Any]:
     if not path.suffix and not path.exists():
         path = CONFIGS / f"{config}.yaml"
         if not path.exists():
-            near = difflib.get_close_matches(config, shipped(), 1)
+            near = difflib.get_close_matches(config, shipped(), 1, cutoff=0.4)
             remedy = f"did you mean {near[0]!r}?" if near else f"shipped are {', '.join(shipped())}."
             raise SettingsError(f"config {config!r} is neither a file nor the name of a shipped config; {remedy}")
     try:

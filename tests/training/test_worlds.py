@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
+    from collections.abc import Callable, Iterator, Sequence
 
     Command = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -30,15 +31,22 @@ def train(command: Command, dataset: Path, run: Path, *more: object, **how: Any)
     return json.loads(done.stdout.splitlines()[-1]) if not how.get("fails") else {"stderr": done.stderr}
 
 
-def background(dataset: Path, run: Path, *more: str) -> subprocess.Popen[str]:
-    """The same training, not waited for."""
-    return subprocess.Popen(
-        [sys.executable, "-m", "allears", "train", "tiny", f"dataset={dataset}", "--out", str(run), *more],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
+@contextlib.contextmanager
+def background(dataset: Path, run: Path, *more: str) -> Iterator[subprocess.Popen[str]]:
+    """The same training, not waited for; what it says on stderr goes to ``run.log`` beside the run."""
+    with run.with_suffix(".log").open("w") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "allears", "train", "tiny", f"dataset={dataset}", "--out", str(run), *more],
+            stdout=subprocess.DEVNULL,
+            stderr=log,
+            text=True,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+        )
+        try:
+            yield process
+        finally:
+            process.kill()
+            process.wait()
 
 
 def wait_for(run: Path, steps: int, process: subprocess.Popen[str]) -> None:
@@ -48,7 +56,7 @@ def wait_for(run: Path, steps: int, process: subprocess.Popen[str]) -> None:
         if (run / "metrics.jsonl").exists() and len(losses_so_far(run)) >= steps:
             return
         time.sleep(0.05)
-    raise AssertionError(f"no {steps} steps: {process.communicate() if process.poll() is not None else 'too slow'}")
+    raise AssertionError(f"no {steps} steps: {run.with_suffix('.log').read_text()}")
 
 
 def losses_so_far(run: Path) -> list[str]:
@@ -62,8 +70,7 @@ def children(process: int) -> list[int]:
 
 def gone(process: int) -> bool:
     try:
-        with open(f"/proc/{process}/stat", encoding="ascii") as file:  # noqa: PTH123 (gone is the point)
-            return file.read().rpartition(")")[2].split()[0] == "Z"
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except OSError:
         return True
 
@@ -90,7 +97,7 @@ def test_the_loss_does_not_depend_on_the_number_of_processes(
 
 
 def test_torchrun_starts_the_same_training(dataset: Path, small: Sequence[str], alone: Path, tmp_path: Path) -> None:
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--master-port=0", "-m", "allears"]
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--standalone", "-m", "allears"]
     overrides = [*small, "training.steps=4", "optimizer.learning_rate.schedule=constant"]
     done = subprocess.run(
         [*launcher, "train", "tiny", f"dataset={dataset}", "--out", str(tmp_path / "run"), "--json", *overrides],
@@ -109,10 +116,8 @@ def test_killed_in_mid_epoch_a_run_goes_on_with_the_loss_of_the_uninterrupted_on
 ) -> None:
     run = tmp_path / "run"
     overrides = [*small, "training.steps=12", "training.save_every=5"]
-    process = background(dataset, run, *overrides)
-    wait_for(run, 7, process)
-    process.kill()
-    process.wait()
+    with background(dataset, run, *overrides) as process:
+        wait_for(run, 7, process)
     assert [path.name for path in (run / "checkpoints").iterdir() if "partial" not in path.name] == ["step-00000005"]
     again = command("train", "tiny", f"dataset={dataset}", "--out", run, *overrides)
     assert "going on at step 5" in again.stderr
@@ -130,28 +135,28 @@ def test_a_finished_run_says_so_and_does_nothing(
 
 
 def test_a_killed_rank_is_named_and_takes_all_with_it(dataset: Path, small: Sequence[str], tmp_path: Path) -> None:
-    process = background(dataset, tmp_path / "run", *small, "training.steps=10000", "--processes", "2")
-    wait_for(tmp_path / "run", 2, process)
-    ranks = children(process.pid)
-    assert len(ranks) == 2
-    os.kill(ranks[1], signal.SIGKILL)
-    began = time.monotonic()
-    _, errors = process.communicate(timeout=30)
-    assert time.monotonic() - began < 10
-    assert process.returncode == 1
-    assert "rank 1" in errors.splitlines()[-1]
-    assert "SIGKILL" in errors.splitlines()[-1]
+    run = tmp_path / "run"
+    with background(dataset, run, *small, "training.steps=10000", "--processes", "2") as process:
+        wait_for(run, 2, process)
+        ranks = children(process.pid)
+        assert len(ranks) == 2
+        os.kill(ranks[1], signal.SIGKILL)
+        began = time.monotonic()
+        assert process.wait(timeout=30) == 1
+        assert time.monotonic() - began < 10
+    last = run.with_suffix(".log").read_text().splitlines()[-1]
+    assert "rank 1" in last
+    assert "SIGKILL" in last
     assert all(gone(rank) for rank in ranks)
 
 
 def test_ranks_do_not_outlive_the_command_that_started_them(
     dataset: Path, small: Sequence[str], tmp_path: Path
 ) -> None:
-    process = background(dataset, tmp_path / "run", *small, "training.steps=10000", "--processes", "2")
-    wait_for(tmp_path / "run", 2, process)
-    ranks = children(process.pid)
-    process.kill()
-    process.wait()
+    run = tmp_path / "run"
+    with background(dataset, run, *small, "training.steps=10000", "--processes", "2") as process:
+        wait_for(run, 2, process)
+        ranks = children(process.pid)
     deadline = time.monotonic() + 10
     while time.monotonic() < deadline and not all(gone(rank) for rank in ranks):
         time.sleep(0.05)
@@ -181,9 +186,7 @@ def test_a_dataset_of_one_utterance_trains_on_two_processes(
 def test_a_run_that_is_being_trained_in_is_refused(
     command: Command, dataset: Path, small: Sequence[str], tmp_path: Path
 ) -> None:
-    process = background(dataset, tmp_path / "run", *small, "training.steps=10000")
-    wait_for(tmp_path / "run", 1, process)
-    refused = command("train", "tiny", f"dataset={dataset}", "--out", tmp_path / "run", *small, fails=True)
-    process.kill()
-    process.wait()
+    with background(dataset, tmp_path / "run", *small, "training.steps=10000") as process:
+        wait_for(tmp_path / "run", 1, process)
+        refused = command("train", "tiny", f"dataset={dataset}", "--out", tmp_path / "run", *small, fails=True)
     assert "another process is training there" in refused.stderr

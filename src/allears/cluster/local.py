@@ -53,8 +53,9 @@ def launch(arguments: Sequence[str], processes: int, debug: bool = False) -> int
         if failed is None:
             return 0
         time.sleep(0.2)  # an error on one rank makes others fail too; let the first one finish writing
+        codes = [rank.poll() for rank in ranks]
         _end(ranks, signal.SIGTERM)
-        _tell(failed, ranks[failed].returncode, Path(folder), debug)
+        _tell(failed, codes, Path(folder), debug)
         return 1
 
 
@@ -107,12 +108,16 @@ def _end(ranks: list[subprocess.Popen[bytes]], polite: signal.Signals) -> None:
             rank.wait()
 
 
-def _tell(rank: int, code: int, folder: Path, debug: bool) -> None:
-    failure = first(folder)
+def _tell(failed: int, codes: list[int | None], folder: Path, debug: bool) -> None:
+    """Say what failed first: a rank that was killed (it could not say so itself), else the earliest error."""
+    killed = [rank for rank, code in enumerate(codes) if code is not None and code < 0]
+    failure = None if killed else first(folder)
     if failure is None:
+        rank = killed[0] if killed else failed
+        code = codes[rank] or 0
+        how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"left with exit code {code}"
         log = folder / f"rank-{rank}.log"
         tail = log.read_text(encoding="utf-8", errors="replace")[-4000:] if log.exists() else ""
-        how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"left with exit code {code}"
         failure = Failure(rank, 0.0, f"it {how} without a word of its own.", tail)
     if debug and failure.trace:
         say(failure.trace.rstrip())
