@@ -42,15 +42,15 @@ def sentence(values: dict[str, Any]) -> str:
     ("values", "expected"),
     [
         ({"leef": {}}, "x.yaml: there is no setting 'leef'; did you mean 'leaf'?"),
-        ({"leaf": {"step": 1}}, "x.yaml: there is no setting 'leaf.step'; did you mean 'steps'?"),
-        ({"maybe": {"stepz": 1}}, "x.yaml: there is no setting 'maybe.stepz'; did you mean 'steps'?"),
+        ({"leaf": {"step": 1}}, "x.yaml: there is no setting 'leaf.step'; did you mean 'leaf.steps'?"),
+        ({"maybe": {"stepz": 1}}, "x.yaml: there is no setting 'maybe.stepz'; did you mean 'maybe.steps'?"),
         (
             {"listed": [{"dataset": "a"}, {"dataset": "b", "wight": 2}]},
-            "x.yaml: there is no setting 'listed.1.wight'; did you mean 'weight'?",
+            "x.yaml: there is no setting 'listed.1.wight'; did you mean 'listed.1.weight'?",
         ),
         (
             {"named": {"dev": {"dataset": "a", "wait": 2}}},
-            "x.yaml: there is no setting 'named.dev.wait'; did you mean 'weight'?",
+            "x.yaml: there is no setting 'named.dev.wait'; did you mean 'named.dev.weight'?",
         ),
         ({"leaf": {"zzz": 1}}, "x.yaml: there is no setting 'leaf.zzz'; known are steps, rate, kind, name."),
         ({"listed": [{}]}, "x.yaml: listed.0.dataset must be given."),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from allears.cluster.local import launch
 from allears.corpora.find import find
-from allears.errors import TrainingError
+from allears.errors import SettingsError, TrainingError
 from allears.files import read_json, write_json
 from allears.reporting import duration, say, show, table
 from allears.shards.prepare import Corpus, prepare
@@ -35,6 +35,8 @@ class Demo:
         Raises:
             TrainingError: training or evaluation failed (its own error has been printed).
         """
+        if self.processes < 1:
+            raise SettingsError(f"--processes must be at least 1, not {self.processes}.")
         began = time.monotonic()
         seconds: dict[str, float] = {}
         for name, part in (

@@ -6,6 +6,9 @@ import ctypes
 import os
 import signal
 
+DEBUG = "ALLEARS_DEBUG"
+"""Set where ``--debug`` was given: errors then come with their tracebacks, those of other processes too."""
+
 LIFELINE = "ALLEARS_PARENT"
 """Process id of the starter with which a started process wants to end."""
 

@@ -99,9 +99,12 @@ def train(settings: RunSettings, run: Path, world: World) -> dict[str, Any]:
             settings.model.output_frames,
             settings.seed,
             run,
+            bool(checkpoint.checkpoints(run)),
             world,
             lambda text: say(f"note: {text}") if world.leads else None,
         )
+        for source in settings.test.values():
+            source.open()  # what is wrong with it is said now, not after the training
         torch.manual_seed(seeding.mixed(settings.seed, _INITIAL))
         model = settings.model.build(material.tokenizer.size).to(world.device)
         optimizer = settings.optimizer.build(model)

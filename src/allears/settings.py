@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import yaml
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
 
 from allears.errors import SettingsError
 
@@ -24,6 +24,15 @@ class Settings(BaseModel):
     """Base of all settings classes: frozen, extra keys forbidden, numbers finite."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, validate_default=True)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_truth_for_a_number(cls, value: Any, info: ValidationInfo) -> Any:
+        """``true`` is no 1."""
+        kind = cls.model_fields[info.field_name or ""].annotation
+        if isinstance(value, bool) and bool not in _alternatives(kind):
+            raise ValueError("must not be true or false")
+        return value
 
 
 S = TypeVar("S", bound=Settings)
@@ -120,7 +129,7 @@ def origins(kind: Settings, given: dict[str, Any], overrides: list[str], source:
     for name, value in flat(kind.model_dump(mode="json")):
         parts = name.split(".")
         prefixes = {".".join(parts[: n + 1]) for n in range(len(parts))}
-        if prefixes & by_hand:
+        if prefixes & by_hand or any(given_name.startswith(f"{name}.") for given_name in by_hand):
             origin = "command line"
         else:
             origin = source if _has(given, parts) else "default"
@@ -157,7 +166,8 @@ def _sentence(kind: type[BaseModel], problem: dict[str, Any]) -> str:
     if problem["type"] == "extra_forbidden":
         known = _names_at(kind, location[:-1])
         near = difflib.get_close_matches(str(location[-1]), known, 1, cutoff=0.5)
-        remedy = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}."
+        whole = ".".join(str(part) for part in [*location[:-1], *near])
+        remedy = f"did you mean {whole!r}?" if near else f"known are {', '.join(known)}."
         return f"there is no setting {name!r}; {remedy}"
     if problem["type"] == "missing":
         return f"{name} must be given."

@@ -18,13 +18,15 @@ if TYPE_CHECKING:
 @pytest.mark.parametrize(
     ("override", "said"),
     [
-        ("plan.step_secods=3", ["plan.step_secods", "did you mean 'step_seconds'?"]),
-        ("model.encoder.widht=3", ["model.encoder.widht", "did you mean 'width'?"]),
+        ("plan.step_secods=3", ["plan.step_secods", "did you mean 'plan.step_seconds'?"]),
+        ("model.encoder.widht=3", ["model.encoder.widht", "did you mean 'model.encoder.width'?"]),
+        ("training.steps=true", ["training.steps", "True", "true or false"]),
+        ("test.t.dataset=/nowhere", ["/nowhere"]),
         ("plan.step_seconds=long", ["plan.step_seconds", "'long'", "number"]),
         ("plan.step_seconds=-3", ["plan.step_seconds", "-3", "greater than 0"]),
         ("plan.micro_batches=3", ["plan.micro_batches", "power of two"]),
         ("training.epochs=.nan", ["training.epochs", "finite"]),
-        ("train.splt=train", ["splt", "did you mean 'split'?"]),
+        ("train.splt=train", ["splt", "did you mean 'train.0.split'?"]),
         ("seed", ["'seed'", "key=value"]),
         ("dataset=/nowhere", ["/nowhere"]),
         ("train.split=nosuch", ["nosuch", "split"]),

@@ -11,8 +11,8 @@ import typer
 def evaluate(
     run: Path = typer.Argument(help="Folder of a run, or of one of its checkpoints."),
     dataset: Path = typer.Argument(help="A prepared dataset."),
-    split: str = typer.Option(None, help="A part of the dataset. [default: all of it]"),
-    name: str = typer.Option(None, help="Name of the result in the run. [default: the dataset's and the split's]"),
+    split: str = typer.Option(None, help="A part of the dataset. Default: all of it."),
+    name: str = typer.Option(None, help="Name of the result in the run. Default: the dataset's and the split's."),
     processes: int = typer.Option(1, help="Processes to start on this machine."),
     as_json: bool = typer.Option(False, "--json", help="Print a JSON object as the last line."),
 ) -> None:

@@ -22,7 +22,7 @@ def as_rank() -> Iterator[World]:
     import sys
     import traceback
 
-    from allears.cluster.failure import report
+    from allears.cluster.failure import FAILURES, report
     from allears.errors import AllearsError
     from allears.processes import end_with_parent
     from allears.world import start
@@ -33,10 +33,13 @@ def as_rank() -> Iterator[World]:
         world = start()
         yield world
     except BaseException as error:
-        known = isinstance(error, AllearsError)
+        known = isinstance(error, AllearsError | KeyboardInterrupt)
         report(rank, error, str(error) if known else f"unexpected {type(error).__name__}: {error}")
         if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-            traceback.print_exc() if not known else None
+            if FAILURES not in os.environ:  # a launcher that is not ours: nobody else would say it
+                print(f"error: rank {rank}: {error}", file=sys.stderr)
+            if not known:
+                traceback.print_exc()
             sys.stderr.flush()
             sys.stdout.flush()
             os._exit(1)

@@ -11,7 +11,7 @@ def tokenizer(
     dataset: Path = typer.Argument(help="A prepared dataset."),
     out: Path = typer.Argument(help="Folder to write the tokenizer to."),
     pieces: int = typer.Option(128, help="Size of the vocabulary, blank and unknown included."),
-    split: str = typer.Option(None, help="A part of the dataset. [default: all of it]"),
+    split: str = typer.Option(None, help="A part of the dataset. Default: all of it."),
     as_json: bool = typer.Option(False, "--json", help="Print a JSON object as the last line."),
 ) -> None:
     """Make a tokenizer (byte-pair encoding) from a dataset's transcripts.

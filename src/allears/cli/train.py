@@ -13,7 +13,7 @@ def train(
     overrides: list[str] = typer.Argument(
         None, metavar="[KEY=VALUE]...", help="Settings to change, such as dataset=PATH or training.epochs=3."
     ),
-    out: Path = typer.Option(None, help="Folder of the run; the same command goes on there. [default: runs/CONFIG]"),
+    out: Path = typer.Option(None, help="Folder of the run; the same command goes on there. Default: runs/CONFIG."),
     processes: int = typer.Option(1, help="Processes to start on this machine; a launcher's own count goes before."),
     show: bool = typer.Option(False, "--show", help="Print the settings and where each comes from; train nothing."),
     as_json: bool = typer.Option(False, "--json", help="Print a JSON object as the last line."),

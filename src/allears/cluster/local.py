@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from allears.cluster.failure import FAILURES, Failure, first
 from allears.errors import SettingsError
-from allears.processes import LIFELINE, RENDEZVOUS
+from allears.processes import DEBUG, LIFELINE, RENDEZVOUS
 from allears.reporting import say
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def launched() -> bool:
     return "RANK" in os.environ and "WORLD_SIZE" in os.environ
 
 
-def launch(arguments: Sequence[str], processes: int, debug: bool = False) -> int:
+def launch(arguments: Sequence[str], processes: int) -> int:
     """Run ``python -m allears ARGUMENTS`` as ``processes`` ranks and wait.
 
     The first rank writes to this terminal; what the others write is shown only when they fail. When one fails, all
@@ -55,7 +55,7 @@ def launch(arguments: Sequence[str], processes: int, debug: bool = False) -> int
         time.sleep(0.2)  # an error on one rank makes others fail too; let the first one finish writing
         codes = [rank.poll() for rank in ranks]
         _end(ranks, signal.SIGTERM)
-        _tell(failed, codes, Path(folder), debug)
+        _tell(failed, codes, Path(folder))
         return 1
 
 
@@ -108,7 +108,7 @@ def _end(ranks: list[subprocess.Popen[bytes]], polite: signal.Signals) -> None:
             rank.wait()
 
 
-def _tell(failed: int, codes: list[int | None], folder: Path, debug: bool) -> None:
+def _tell(failed: int, codes: list[int | None], folder: Path) -> None:
     """Say what failed first: a rank that was killed (it could not say so itself), else the earliest error."""
     killed = [rank for rank, code in enumerate(codes) if code is not None and code < 0]
     failure = None if killed else first(folder)
@@ -119,6 +119,6 @@ def _tell(failed: int, codes: list[int | None], folder: Path, debug: bool) -> No
         log = folder / f"rank-{rank}.log"
         tail = log.read_text(encoding="utf-8", errors="replace")[-4000:] if log.exists() else ""
         failure = Failure(rank, 0.0, f"it {how} without a word of its own.", tail)
-    if debug and failure.trace:
+    if failure.trace and (DEBUG in os.environ or failure.when == 0.0):
         say(failure.trace.rstrip())
     say(f"error: rank {failure.rank}: {failure.message}")

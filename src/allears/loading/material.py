@@ -43,6 +43,7 @@ def gather(
     output_frames: Frames,
     seed: int,
     folder: Path,
+    resumed: bool,
     world: World,
     tell: Callable[[str], None],
 ) -> Material:
@@ -56,6 +57,7 @@ def gather(
         output_frames: samples [n] → frames in which the model can place tokens [n].
         seed: of the run.
         folder: of the run, for its tokenizer.
+        resumed: whether the run has a checkpoint, whose tokenizer is then the one in ``folder``.
         world: who else does this.
         tell: says a note to the user.
 
@@ -64,6 +66,12 @@ def gather(
     """
     if not train:
         raise PlanError("train is empty: name a prepared dataset, such as dataset=PATH on the command line.")
+    for source in train:
+        splits = source.open()[0].splits
+        if source.split is None and len(splits) > 1:
+            tell(
+                f"all splits of {source.dataset} are trained on ({', '.join(splits)}); name one: train.split={splits[0]}."
+            )
     collection = Collection.open(train)
     held = {name: Collection.open([source]) for name, source in validation.items()}
     if not held:
@@ -71,7 +79,8 @@ def gather(
         tell(said)
         held = {"held_out": part} if len(part) else {}
     if world.leads:
-        _make_tokenizer(folder / "tokenizer", tokenizer, collection, tell)
+        if not resumed:
+            _make_tokenizer(folder / "tokenizer", tokenizer, collection, tell)
         token_counts(collection, Tokenizer.load(folder / "tokenizer"))
     world.barrier()
     made = Tokenizer.load(folder / "tokenizer")
@@ -84,9 +93,7 @@ def gather(
 def _make_tokenizer(
     place: Path, settings: TokenizerSettings, collection: Collection, tell: Callable[[str], None]
 ) -> None:
-    """Leave the run's tokenizer in ``place``: the one from before, the one named, or a new one."""
-    if (place / "tokenizer.json").exists():
-        return
+    """Leave the run's tokenizer in ``place``: the one that is named, or a new one."""
     if settings.path is not None:
         made = Tokenizer.load(Path(settings.path))
     else:

@@ -5,6 +5,7 @@ Counted once for a dataset and a tokenizer, and kept beside the dataset under th
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,9 +30,9 @@ def token_counts(collection: Collection, tokenizer: Tokenizer) -> NDArray[np.int
 
 def _of_dataset(index: Index, tokenizer: Tokenizer) -> NDArray[np.int32]:
     path = index.folder / "cache" / f"tokens-{digest(index.digest, tokenizer.digest)[:16]}.npy"
-    if path.exists():
+    with contextlib.suppress(OSError, ValueError, EOFError):  # absent or damaged: counted anew
         counts = np.load(path, mmap_mode="r", allow_pickle=False)
-        if counts.shape == (len(index), 2):
+        if counts.shape == (len(index), 2) and counts.dtype == np.int32:
             return np.asarray(counts)
     counts = np.zeros((len(index), 2), dtype=np.int32)
     with Progress("counting tokens", len(index), "utterances") as progress:

@@ -69,7 +69,7 @@ class _Depthwise(nn.Module):
         super().__init__()
         self.convolution = nn.Conv2d(
             channels, channels, (1, kernel), padding=(0, kernel // 2), groups=channels, bias=False
-        )
+        ).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def forward(self, x: Tensor) -> Tensor:
         picture: Tensor = self.convolution(x.transpose(1, 2).unsqueeze(2))  # [batch, channels, 1, frames]

@@ -140,6 +140,9 @@ def _check_whole(out: Path) -> None:
                 f"{out} is damaged: {shard.name} is missing or has not its {shard.size} bytes; "
                 "make it again with --overwrite."
             )
+    for name in (manifest.NAME, manifest.REJECTED, reports.NAME):
+        if not (out / name).is_file():
+            raise DatasetError(f"{out} is damaged: {name} is missing; make it again with --overwrite.")
 
 
 def _clear(out: Path) -> None:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 _NAME = re.compile(r"step-(\d{8,})")
-_NEEDED = ("model.safetensors", "state.json")
+_NEEDED = ("model.safetensors", "optimizer.safetensors", "settings.yaml", "tokenizer/tokenizer.json", "state.json")
 _WRAPPERS = ("module.", "_orig_mod.")
 
 
@@ -90,8 +90,8 @@ def save(
     path = checkpoint_folder(run, position.step)
     with written_folder(path) as folder:
         weights = {_bare(name): value for name, value in model.state_dict().items()}
-        save_file(_contiguous(weights), folder / "model.safetensors")
-        save_file(_optimizer_tensors(model, optimizer), folder / "optimizer.safetensors")
+        _write(_contiguous(weights), folder / "model.safetensors")
+        _write(_optimizer_tensors(model, optimizer), folder / "optimizer.safetensors")
         write_yaml(folder / "settings.yaml", settings)
         tokenizer.save(folder / "tokenizer")
         write_json(folder / "state.json", {"format": FORMAT, **asdict(position)})
@@ -210,6 +210,16 @@ def _tensors(path: Path) -> dict[str, Tensor]:
         return load_file(path)
     except (SafetensorError, OSError) as error:
         raise CheckpointError(f"{path} is damaged: {error}; remove its folder to fall back to an older one.") from error
+
+
+def _write(tensors: dict[str, Tensor], path: Path) -> None:
+    try:
+        save_file(tensors, path)
+    except (SafetensorError, OSError) as error:
+        raise CheckpointError(
+            f"{path} cannot be written: {error}; the earlier checkpoints stay, free some space."
+        ) from error
+    path.chmod(0o644)  # safetensors keeps a file from everybody else
 
 
 def _bare(name: str) -> str:

@@ -93,8 +93,6 @@ def run_steps(
             audio_seconds += report.audio_seconds
             step = report.step + 1
             progress.advance(1, f"epoch {report.epoch + 1} · loss {report.loss:.3f}")
-            if _due(step, settings.save_every or steps_per_epoch, total):
-                save(step)
             if _due(step, settings.validate_every or steps_per_epoch, total):
                 found = validate()
                 for name, values in found.items():
@@ -102,6 +100,8 @@ def run_steps(
                     if stepper.world.leads:
                         rates = " ".join(f"{key} {value:.4f}" for key, value in values.items())
                         say(f"step {step}/{total} · {name}: {rates} · {duration(time.monotonic() - began)}")
+            if _due(step, settings.save_every or steps_per_epoch, total):
+                save(step)  # last, so that whoever goes on from here has missed nothing
             waited = time.monotonic()
     return Outcome(step, time.monotonic() - began, data_seconds, audio_seconds, found)
 
