@@ -4,6 +4,9 @@ PYTHON ?= python3
 BIN := $(VENV)/bin
 NAME ?= first-light
 
+# The last line of `make demo` is the demo's JSON, also when another make calls it.
+MAKEFLAGS += --no-print-directory
+
 .PHONY: setup setup-system demo test check format bench proof
 
 setup: $(VENV)/.installed

@@ -69,9 +69,7 @@ def gather(
     for source in train:
         splits = source.open()[0].splits
         if source.split is None and len(splits) > 1:
-            tell(
-                f"all splits of {source.dataset} are trained on ({', '.join(splits)}); name one: train.split={splits[0]}."
-            )
+            tell(f"all splits of {source.dataset} are used: {', '.join(splits)}; name one, as in train.split=train.")
     collection = Collection.open(train)
     held = {name: Collection.open([source]) for name, source in validation.items()}
     if not held:
