@@ -176,19 +176,18 @@ def tree(folder: Path) -> dict[str, str]:
 def killed(arguments: list[object], out: Path, draw: random.Random, seconds: float) -> int:
     """Start a command again and again, each time killing its whole session at a random moment; then let it end."""
     survived = 0
-    for _ in range(KILLS):
+    while survived < KILLS:
         command = [sys.executable, "-m", "allears", *map(str, arguments)]
         process = subprocess.Popen(
             command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
         )
         try:
             process.wait(draw.uniform(0.2, seconds))
+            shutil.rmtree(out, ignore_errors=True)  # it ended before its moment came: begin again
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
             survived += 1
-        if not survived:
-            shutil.rmtree(out, ignore_errors=True)  # it ended before its moment came: begin again
     run(sys.executable, "-m", "allears", *arguments)
     return survived
 
@@ -211,7 +210,7 @@ def kills() -> Measured:
         run(sys.executable, "-m", "allears", *arguments(calm))
         seconds = time.monotonic() - began
         again, one = place / f"{name}-killed", place / f"{name}-one"
-        moments = killed(arguments(again), again, draw, seconds / 2)
+        moments = killed(arguments(again), again, draw, seconds / 3)
         run(sys.executable, "-m", "allears", *arguments(one), "--processes", 1)
         three = place / f"{name}-three"
         run(sys.executable, "-m", "allears", *arguments(three), "--processes", 3)
