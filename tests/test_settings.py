@@ -80,7 +80,7 @@ def test_a_wrong_value_is_named_with_the_rule(leaf: object, expected: str) -> No
 def test_every_wrong_key_gets_a_sentence() -> None:
     assert sentence({"leaf": {"steps": 0, "rat": 1}}).count(".") >= 3
     assert "leaf.steps" in sentence({"leaf": {"steps": 0, "rat": 1}})
-    assert "'rate'" in sentence({"leaf": {"steps": 0, "rat": 1}})
+    assert "'leaf.rate'" in sentence({"leaf": {"steps": 0, "rat": 1}})
 
 
 def test_settings_cannot_change() -> None:

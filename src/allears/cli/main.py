@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import traceback
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -19,6 +21,9 @@ from allears.cli.transcribe import transcribe
 from allears.errors import AllearsError
 from allears.processes import DEBUG
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells use it: 128 and the signal's number."""
 
@@ -30,8 +35,23 @@ app = typer.Typer(
     help="Trains speech recognisers on any number of devices, with one command and one result.",
     epilog="Every command takes --debug: an error then shows its traceback.",
 )
-for command in (demo, synthesize, prepare, tokenizer, train, evaluate, transcribe):
-    app.command()(command)
+
+
+def _interruptible(command: Callable[..., None]) -> Callable[..., None]:
+    """``command``, ending with `INTERRUPTED` after Ctrl-C (typer itself would end with 1)."""
+
+    @functools.wraps(command)
+    def run(*arguments: object, **options: object) -> None:
+        try:
+            command(*arguments, **options)
+        except KeyboardInterrupt:
+            sys.exit(INTERRUPTED)
+
+    return run
+
+
+for _command in (demo, synthesize, prepare, tokenizer, train, evaluate, transcribe):
+    app.command()(_interruptible(_command))
 
 
 @app.callback(invoke_without_command=True)
