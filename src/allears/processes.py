@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+import sys
 
 DEBUG = "ALLEARS_DEBUG"
 """Set where ``--debug`` was given: errors then come with their tracebacks, those of other processes too."""
@@ -39,7 +40,8 @@ def end_with_parent() -> None:
 
 
 def tie_to(parent: int) -> None:
-    """Be killed by the kernel when the parent ``parent`` ends, also when it has ended already."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    """Be killed by the kernel when the parent ``parent`` ends, also when it has ended already; Linux only."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os.kill(os.getpid(), signal.SIGKILL)

@@ -13,11 +13,11 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from allears.errors import SynthesisError
+from allears.processes import tie_to
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,9 +36,6 @@ _UTF8 = 1
 _RATE, _VOLUME, _PITCH = 1, 2, 3
 _QUIET = 25  # at 100, its default, 14 variants reach full scale, and espeak turns them down in mid-word; at 50 still 3
 _CHILD_SECONDS = 60
-_PR_SET_PDEATHSIG = 1
-
-_LIBC = ctypes.CDLL(None)
 _Callback = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p)
 
 
@@ -111,14 +108,6 @@ class Engine:
         return b" ".join(clauses)
 
 
-def die_with_parent(parent: int) -> None:
-    """Ask the kernel to kill this process when process ``parent`` ends, however it ends (Linux)."""
-    if sys.platform == "linux":
-        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:  # it ended before the kernel was asked
-        os._exit(1)
-
-
 def in_child(make: Callable[[], bytes]) -> bytes:
     """Run ``make`` in a forked child and return what it returns; an error there is a `SynthesisError` here."""
     reading, writing = os.pipe()
@@ -140,7 +129,7 @@ def in_child(make: Callable[[], bytes]) -> bytes:
 def _child(make: Callable[[], bytes], writing: int, parent: int) -> None:
     """The child's whole life: the answer is ``+`` and the result, or ``-`` and a reason. Never returns."""
     try:
-        die_with_parent(parent)
+        tie_to(parent)
         signal.alarm(_CHILD_SECONDS)  # a hanging synthesiser is killed, and reported as such
         try:
             answer = b"+" + make()

@@ -17,7 +17,8 @@ import sys
 from typing import TYPE_CHECKING, Self
 
 from allears.errors import SynthesisError
-from allears.synthesis.espeak import Engine, die_with_parent, in_child
+from allears.processes import tie_to
+from allears.synthesis.espeak import Engine, in_child
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -89,7 +90,7 @@ def _refuse(reason: str) -> None:
 
 def main() -> None:
     """Answer until standard input ends or the parent does."""
-    die_with_parent(int(sys.argv[1]))
+    tie_to(int(sys.argv[1]))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         engine = Engine()

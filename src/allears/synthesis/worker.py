@@ -18,7 +18,7 @@ import numpy as np
 import soundfile
 
 from allears.errors import SynthesisError
-from allears.synthesis.espeak import die_with_parent
+from allears.processes import tie_to
 from allears.synthesis.recording import Order, babble_bank, record, rounded, spoken
 from allears.synthesis.voicebox import Voicebox
 from allears.synthesis.voices import Speaker
@@ -64,7 +64,7 @@ class Worker:
 
 def main() -> None:
     """Answer until standard input ends or the parent does."""
-    die_with_parent(int(sys.argv[1]))
+    tie_to(int(sys.argv[1]))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's; it ends this process
     with Voicebox() as voicebox:
         worker = Worker(voicebox)
