@@ -4,10 +4,10 @@ import re
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import pytest
-from pydantic import Field
+from pydantic import Field, Tag
 
 from allears.errors import SettingsError
-from allears.settings import Settings, build, flat, origins, overridden, read, shipped
+from allears.settings import Settings, build, flat, kind_or, origins, overridden, read, shipped
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,8 +25,24 @@ class Source(Settings):
     weight: float = 1.0
 
 
+class Steam(Settings):
+    kind: Literal["steam"] = "steam"
+    pressure: float = 1.0
+
+
+class Diesel(Settings):
+    kind: Literal["diesel"] = "diesel"
+    cylinders: int = 4
+    pump: Leaf = Leaf()
+
+
+Engine = Annotated[Annotated[Steam, Tag("steam")] | Annotated[Diesel, Tag("diesel")], kind_or("steam")]
+
+
 class Tree(Settings):
     leaf: Leaf = Leaf()
+    engine: Engine = Steam()
+    engines: tuple[Engine, ...] = ()
     maybe: Leaf | None = None
     listed: tuple[Source, ...] = ()
     named: dict[str, Source] = {}
@@ -54,6 +70,22 @@ def sentence(values: dict[str, Any]) -> str:
         ),
         ({"leaf": {"zzz": 1}}, "x.yaml: there is no setting 'leaf.zzz'; known are steps, rate, kind, name."),
         ({"listed": [{}]}, "x.yaml: listed.0.dataset must be given."),
+        (
+            {"engine": {"kind": "diesel", "cylinder": 6}},
+            "x.yaml: there is no setting 'engine.cylinder'; did you mean 'engine.cylinders'?",
+        ),
+        (
+            {"engine": {"kind": "steam", "cylinders": 6}},
+            "x.yaml: there is no setting 'engine.cylinders'; known are kind, pressure.",
+        ),
+        (
+            {"engine": {"kind": "diesel", "pump": {"stepz": 6}}},
+            "x.yaml: there is no setting 'engine.pump.stepz'; did you mean 'engine.pump.steps'?",
+        ),
+        (
+            {"engines": [{"kind": "steam", "presure": 6}]},
+            "x.yaml: there is no setting 'engines.0.presure'; did you mean 'engines.0.pressure'?",
+        ),
     ],
 )
 def test_an_unknown_or_missing_key_is_named_with_the_nearest_known_one(values: dict[str, Any], expected: str) -> None:
@@ -75,6 +107,28 @@ def test_an_unknown_or_missing_key_is_named_with_the_nearest_known_one(values: d
 )
 def test_a_wrong_value_is_named_with_the_rule(leaf: object, expected: str) -> None:
     assert re.search(expected, sentence({"leaf": leaf}))
+
+
+@pytest.mark.parametrize(
+    ("engine", "expected"),
+    [
+        ({"kind": "petrol"}, "x.yaml: engine.kind is 'petrol': must be one of 'steam', 'diesel'."),
+        ({"kind": "diesel", "cylinders": "six"}, "x.yaml: engine.cylinders is 'six': input should be a valid integer"),
+        ({"kind": "diesel", "pump": {"steps": 0}}, "x.yaml: engine.pump.steps is 0: input should be greater than"),
+        ({"kind": ["steam"]}, "x.yaml: engine.kind is \"['steam']\": must be one of 'steam', 'diesel'."),
+        (None, "x.yaml: engine is None: input should be a valid dictionary"),
+        (3, "x.yaml: engine is 3: input should be a valid dictionary"),
+        (True, "x.yaml: engine is True: must not be true or false."),
+    ],
+)
+def test_one_of_several_kinds_is_named_without_its_kind(engine: object, expected: str) -> None:
+    assert sentence({"engine": engine}).startswith(expected)
+
+
+def test_a_kind_may_be_left_out() -> None:
+    assert build(Tree, {"engine": {"pressure": 2}}, "x").engine == Steam(pressure=2)
+    assert build(Tree, {"engine": {"kind": "diesel"}}, "x").engine == Diesel()
+    assert sentence({"engine": {"cylinders": 2}}).endswith("'engine.cylinders'; known are kind, pressure.")
 
 
 def test_every_wrong_key_gets_a_sentence() -> None:

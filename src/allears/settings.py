@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import yaml
-from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
+from pydantic import BaseModel, ConfigDict, Discriminator, ValidationError, ValidationInfo, field_validator
 
 from allears.errors import SettingsError
 
@@ -49,6 +49,15 @@ class _Loader(yaml.SafeLoader):
                 raise yaml.MarkedYAMLError(problem=f"the key {key.value!r} stands twice", problem_mark=key.start_mark)
             seen.add(str(key.value))
         return node
+
+
+def kind_or(default: str) -> Discriminator:
+    """Chooses among tagged settings classes by ``kind``; what does not say one is of the ``default`` kind."""
+
+    def kind(value: Any) -> str:
+        return str(value.get("kind", default) if isinstance(value, dict) else getattr(value, "kind", default))
+
+    return Discriminator(kind)
 
 
 def shipped() -> list[str]:
@@ -162,36 +171,44 @@ def _has(values: Any, parts: list[str]) -> bool:
 
 def _sentence(kind: type[BaseModel], problem: dict[str, Any]) -> str:
     location = [part for part in problem["loc"] if not (isinstance(part, str) and part.startswith("function-"))]
-    name = ".".join(str(part) for part in location) or "the config"
+    path, _ = _place(kind, location)
+    name = ".".join(map(str, path)) or "the config"
     if problem["type"] == "extra_forbidden":
-        known = _names_at(kind, location[:-1])
-        near = difflib.get_close_matches(str(location[-1]), known, 1, cutoff=0.5)
-        whole = ".".join(str(part) for part in [*location[:-1], *near])
+        _, known = _place(kind, location[:-1])
+        near = difflib.get_close_matches(str(path[-1]), known, 1, cutoff=0.5)
+        whole = ".".join(map(str, [*path[:-1], *near]))
         remedy = f"did you mean {whole!r}?" if near else f"known are {', '.join(known)}."
         return f"there is no setting {name!r}; {remedy}"
     if problem["type"] == "missing":
         return f"{name} must be given."
+    if problem["type"] == "union_tag_invalid":
+        return f"{name}.kind is {problem['ctx']['tag']!r}: must be one of {problem['ctx']['expected_tags']}."
     rule = problem["msg"].removeprefix("Value error, ").rstrip(".")
     return f"{name} is {problem['input']!r}: {rule[:1].lower()}{rule[1:]}."
 
 
-def _names_at(kind: Any, location: list[Any]) -> list[str]:
-    """Field names of the settings class that stands at ``location`` below ``kind``."""
-    for candidate in _alternatives(kind):
-        if isinstance(candidate, type) and issubclass(candidate, BaseModel):
-            if not location:
-                return list(candidate.model_fields)
-            head, *rest = location
-            if head in candidate.model_fields:
-                return _names_at(candidate.model_fields[head].annotation, rest)
-            names = _names_at(candidate, rest)  # a tag of a union stands in the location
-            if names:
-                return names
-        elif location and typing.get_origin(candidate) in {dict, list, tuple}:
-            return _names_at(
-                typing.get_args(candidate)[-1 if typing.get_origin(candidate) is dict else 0], location[1:]
-            )
-    return []
+def _place(kind: Any, location: list[Any]) -> tuple[list[Any], list[str]]:
+    """``location`` below ``kind`` without the kinds that stand in it, and the field names of the class found there.
+
+    Where one of several classes is chosen by its ``kind``, pydantic puts that into the location of an error.
+    """
+    path: list[Any] = []
+    found = _alternatives(kind)
+    for part in location:
+        classes = [one for one in found if isinstance(one, type) and issubclass(one, BaseModel)]
+        kinds = {one.model_fields["kind"].default: one for one in classes if "kind" in one.model_fields}
+        if len(kinds) > 1 and part in kinds:
+            found = [kinds[part]]
+            continue
+        path.append(part)
+        fields = [one.model_fields[part].annotation for one in classes if part in one.model_fields]
+        items = [typing.get_args(one)[-1 if typing.get_origin(one) is dict else 0] for one in found if _collects(one)]
+        found = [alternative for one in fields + items for alternative in _alternatives(one)]
+    return path, [name for one in found if hasattr(one, "model_fields") for name in one.model_fields]
+
+
+def _collects(kind: Any) -> bool:
+    return typing.get_origin(kind) in {dict, list, tuple}
 
 
 def _alternatives(kind: Any) -> list[Any]:
