@@ -14,40 +14,13 @@ import signal
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
-from typing import Any
 
+from proof.commands import PLACE, allears, losses, run
 from proof.rows import ROOT, Measured, Row
 
-PLACE = Path(tempfile.gettempdir()) / "allears-proof"
 KILLS = 10
-
-
-def run(
-    *arguments: object, cwd: Path = ROOT, environment: dict[str, str] | None = None
-) -> subprocess.CompletedProcess[str]:
-    """Run a command; its output is shown when it fails."""
-    done = subprocess.run(
-        [str(argument) for argument in arguments],
-        cwd=cwd,
-        env={**os.environ, **(environment or {})},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        raise RuntimeError(f"{' '.join(map(str, arguments))}: exit {done.returncode}\n{done.stdout}\n{done.stderr}")
-    return done
-
-
-def allears(*arguments: object) -> dict[str, Any]:
-    """Run the command line and read its last JSON line."""
-    found: dict[str, Any] = json.loads(
-        run(sys.executable, "-m", "allears", *arguments, "--json").stdout.splitlines()[-1]
-    )
-    return found
 
 
 @functools.cache
@@ -103,12 +76,6 @@ def dataset() -> Path:
     allears("synthesize", place / "corpus", "--hours", 0.5, "--test", 40)
     allears("prepare", place / "corpus", place / "dataset")
     return place / "dataset"
-
-
-def losses(out: Path) -> list[float]:
-    """Loss of each step of a run."""
-    lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
-    return [line["loss"] for line in lines if "loss" in line]
 
 
 def train(name: str, *more: object, config: str = "demo", **environment: str) -> list[float]:

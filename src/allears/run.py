@@ -5,7 +5,10 @@ A run is a folder; the same command goes on where it stands.
 
 from __future__ import annotations
 
+import time
 from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -16,7 +19,7 @@ from allears.audio import files as audio
 from allears.cluster.environment import describe, remarks
 from allears.evaluation import result
 from allears.evaluation.transcribe import hypotheses, recognised
-from allears.files import locked, write_json, write_yaml
+from allears.files import locked, removed, write_json, write_yaml
 from allears.loading.collection import Collection, SourceSettings
 from allears.loading.example import ExampleReader
 from allears.loading.loader import Loader, LoaderSettings
@@ -27,22 +30,22 @@ from allears.reporting import say
 from allears.settings import Settings, build, read
 from allears.text.tokenizer import Tokenizer, TokenizerSettings
 from allears.training import checkpoint
+from allears.training.average import average_folder, chosen, write_average
 from allears.training.engine import build_engine
-from allears.training.loop import TrainingSettings, run_steps
+from allears.training.initial import InitialSettings, take
+from allears.training.loop import MAY_CHANGE, TrainingSettings, Validation, run_steps
 from allears.training.metrics import Journal, Metrics
 from allears.training.optimizer import OptimizerSettings
+from allears.training.precision import LossScale, Precision, resolved
 from allears.training.step import Stepper
 from allears.types import SAMPLE_RATE
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
+    from collections.abc import Callable, Sequence
 
     from allears.world import World
 
 _INITIAL = seeding.key("initial weights")
-_MAY_CHANGE = ("training", "loader", "validation", "test")
-"""Settings that a resumed run may change: they do not alter what a step does."""
 
 
 class RunSettings(Settings):
@@ -59,6 +62,7 @@ class RunSettings(Settings):
         model: what is trained.
         optimizer: how weights move.
         training: how long, and what happens on the way.
+        init_from: a run whose weights are started from; none draws them. Just its folder means all of it.
     """
 
     seed: int = Field(default=0, ge=0, lt=2**63)
@@ -71,6 +75,13 @@ class RunSettings(Settings):
     model: ModelSettings = ModelSettings()
     optimizer: OptimizerSettings = OptimizerSettings()
     training: TrainingSettings = TrainingSettings()
+    init_from: InitialSettings | None = None
+
+    @field_validator("init_from", mode="before")
+    @classmethod
+    def _folder(cls, value: Any) -> Any:
+        """``init_from: FOLDER`` means all of it."""
+        return {"run": value} if isinstance(value, str) else value
 
     @field_validator("train", mode="before")
     @classmethod
@@ -86,52 +97,36 @@ def train(settings: RunSettings, run: Path, world: World) -> dict[str, Any]:
         AllearsError: see `allears.errors`; on all ranks where all can know.
     """
     places = subtrees(settings.plan.micro_batches, world.size)[world.rank]
+    training = settings.training
+    dump = settings.model_dump(mode="json")
     with ExitStack() as stack:
         if world.leads:
             stack.enter_context(locked(run, "training"))
             for remark in remarks(world, settings.plan.micro_batches):
                 say(remark)
-        material = gather(
-            settings.train,
-            settings.validation,
-            settings.plan,
-            settings.tokenizer,
-            settings.model.output_frames,
-            settings.seed,
-            run,
-            bool(checkpoint.checkpoints(run)),
-            world,
-            lambda text: say(f"note: {text}") if world.leads else None,
-        )
+        material = _material(settings, run, world)
+        collection, plans, tokenizer = material.collection, material.plans, material.tokenizer
         for source in settings.test.values():
             source.open()  # what is wrong with it is said now, not after the training
-        torch.manual_seed(seeding.mixed(settings.seed, _INITIAL))
-        model = settings.model.build(material.tokenizer.size).to(world.device)
+
+        def reader(part: Collection, learning: bool = False) -> ExampleReader:
+            bands = settings.model.spec_augment if learning else None
+            return stack.enter_context(ExampleReader(part, tokenizer, settings.seed, bands))
+
+        model = _initial_model(settings, run, material, reader(collection), world)
         optimizer = settings.optimizer.build(model)
-        digest = material.collection.digest
-        position = checkpoint.resume(run, model, optimizer, settings.model_dump(mode="json"), digest, _MAY_CHANGE)
-        total = settings.training.total(material.plans.steps_per_epoch)
+        position = checkpoint.resume(run, model, optimizer, dump, collection.digest, MAY_CHANGE)
+        total = training.total(plans.steps_per_epoch, int(collection.lengths.sum()) / SAMPLE_RATE / 3600)
+        learning_rate = settings.optimizer.learning_rate.scaled(settings.plan.step_seconds)
+        precision = resolved(training.precision, world.device)
+        journal = Journal()
         if world.leads:
-            write_yaml(run / "settings.yaml", settings.model_dump(mode="json"))
+            write_yaml(run / "settings.yaml", dump)
             write_json(run / "environment.json", describe(world))
-            _announce(material, model, position.step, total)
-        journal = Metrics(run / "metrics.jsonl", position.step) if world.leads else Journal()
+            _announce(settings, material, model, precision, learning_rate.value, position.step, total)
+            events = run / "tensorboard" if training.tensorboard and position.step < total else None
+            journal = Metrics(run / "metrics.jsonl", position.step, events)
         stack.enter_context(journal)
-
-        def reader(part: Collection, training: bool) -> ExampleReader:
-            bands = settings.model.spec_augment if training else None
-            return stack.enter_context(ExampleReader(part, material.tokenizer, settings.seed, bands))
-
-        held = {name: (part, reader(part, training=False)) for name, part in material.validation.items()}
-        work = Loader(
-            material.plans,
-            reader(material.collection, training=True),
-            places,
-            position.step,
-            total,
-            settings.loader,
-            pin=world.device.type == "cuda",
-        )
         stepper = Stepper(
             build_engine(model, world),
             optimizer,
@@ -139,56 +134,161 @@ def train(settings: RunSettings, run: Path, world: World) -> dict[str, Any]:
             settings.plan.micro_batches,
             settings.optimizer.clip,
             settings.seed,
-            lambda step, at: [material.collection.id(n) for n in material.plans.members(step, at)],
+            lambda step, at: [collection.id(n) for n in plans.members(step, at)],
+            precision,
+            LossScale(precision, position.loss_scale or training.loss_scale, position.steady),
             position.applied,
         )
+        held = {name: (part, reader(part)) for name, part in material.validation.items()}
 
-        def validate() -> dict[str, dict[str, float]]:
-            return {
-                name: result.brief(hypotheses(model, part, source, material.tokenizer, world))
-                for name, (part, source) in held.items()
-            }
+        def validate() -> Validation:
+            return _validation(model, held, training, tokenizer, world)
 
-        def save(step: int) -> None:
+        def save(step: int, score: float | None) -> None:
             if world.leads:
-                at = checkpoint.Position(step, stepper.applied, digest)
-                dump = settings.model_dump(mode="json")
-                checkpoint.save(run, at, model, optimizer, dump, material.tokenizer, settings.training.keep)
+                scale = stepper.scale
+                at = checkpoint.Position(step, stepper.applied, collection.digest, scale.value, scale.steady, score)
+                checkpoint.save(run, at, model, optimizer, dump, tokenizer, training.keep, training.keep_best)
             world.barrier()
 
         outcome = run_steps(
             stepper,
-            work,
+            Loader(
+                plans,
+                reader(collection, learning=True),
+                places,
+                position.step,
+                total,
+                settings.loader,
+                pin=world.device.type == "cuda",
+            ),
             position.step,
             total,
-            material.plans.steps_per_epoch,
-            settings.training,
-            settings.optimizer.learning_rate,
+            plans.steps_per_epoch,
+            training,
+            learning_rate,
             journal,
             validate,
             save,
         )
+        averaged = _average(run, training, model, validate, world) if outcome.step > position.step else {}
     tests = {name: evaluate(run, source, name, world) for name, source in settings.test.items()}
     return {
         "run": str(run),
         "step": max(outcome.step, position.step),
         "seconds": round(outcome.seconds, 3),
+        "cpu_seconds": round(sum(world.gather(time.process_time())), 3),
         "audio_seconds": round(outcome.audio_seconds, 1),
         "data_seconds": round(outcome.data_seconds, 3),
         "processes": world.size,
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
-        "validation": outcome.validation,
+        "validation": outcome.validation.rates,
+        **averaged,
         **({"test": tests} if tests else {}),
     }
 
 
-def _announce(material: Material, model: CtcModel, step: int, total: int) -> None:
+def _material(settings: RunSettings, run: Path, world: World) -> Material:
+    """What is trained on, and the parts of the validation sets that are scored on the way."""
+    material = gather(
+        settings.train,
+        settings.validation,
+        settings.plan,
+        settings.tokenizer,
+        settings.model.output_frames,
+        settings.seed,
+        run,
+        bool(checkpoint.checkpoints(run)),
+        world,
+        lambda text: say(f"note: {text}") if world.leads else None,
+    )
+    hours = settings.training.validate_hours
+    parts = {name: part.at_most(hours, "validation") for name, part in material.validation.items()}
+    return replace(material, validation=parts)
+
+
+def _initial_model(
+    settings: RunSettings, run: Path, material: Material, reader: ExampleReader, world: World
+) -> CtcModel:
+    """The model before its first step: drawn by the seed, then what ``init_from`` names, then feature statistics."""
+    torch.manual_seed(seeding.mixed(settings.seed, _INITIAL))
+    model = settings.model.build(material.tokenizer.size).to(world.device)
+    if checkpoint.checkpoints(run):
+        return model
+    if settings.init_from is not None:
+        place = chosen(Path(settings.init_from.run))
+        same = Tokenizer.load(place / "tokenizer").digest == material.tokenizer.digest
+        said = take(model, place, settings.init_from.part, same)
+        if world.leads:
+            say(f"init_from: {said}")
+    return model
+
+
+def _validation(
+    model: CtcModel,
+    held: dict[str, tuple[Collection, ExampleReader]],
+    training: TrainingSettings,
+    tokenizer: Tokenizer,
+    world: World,
+) -> Validation:
+    """Rates of each validation set, and the one of the first that selects."""
+    rates: dict[str, dict[str, float]] = {}
+    score = None
+    for name, (part, source) in held.items():
+        heard = hypotheses(model, part, source, tokenizer, world)
+        rates[name] = result.brief(heard)
+        if score is None:
+            select = result.rates(heard, part.languages())["headline"] if training.select == "auto" else training.select
+            score = rates[name][select]
+    return Validation(rates, score)
+
+
+def _average(
+    run: Path, training: TrainingSettings, model: CtcModel, validate: Callable[[], Validation], world: World
+) -> dict[str, Any]:
+    """Average the best checkpoints, and keep that if it is better than each of them; what to tell of it."""
+    if world.leads:
+        removed(average_folder(run))
+    of = world.from_leader(checkpoint.best(run, training.keep_best))
+    if not training.average or len(of) < 2:
+        return {}
+    before = checkpoint.load_position(of[0]).score
+    if world.leads:
+        write_average(run, of)
+    world.barrier()
+    checkpoint.load_model(average_folder(run), model)
+    found = validate()
+    better = found.score is not None and before is not None and found.score < before
+    if world.leads:
+        verdict = "better than each, kept" if better else "not better, removed"
+        say(f"average of {len(of)} checkpoints: {found.score:.4f} against {before:.4f}: {verdict}")
+        if not better:
+            removed(average_folder(run))
+    world.barrier()
+    return {"average": found.rates} if better else {}
+
+
+def _announce(
+    settings: RunSettings,
+    material: Material,
+    model: CtcModel,
+    precision: Precision,
+    rate: float,
+    step: int,
+    total: int,
+) -> None:
     seconds = int(material.collection.lengths.sum()) / SAMPLE_RATE
     parameters = sum(parameter.numel() for parameter in model.parameters())
     say(
-        f"{len(material.collection):,} utterances, {seconds / 3600:.2f} h · {parameters:,} parameters · "
+        f"{len(material.collection):,} utterances, {seconds / 3600:.2f} h · {parameters:,} parameters · {precision} · "
         f"{material.plans.steps_per_epoch} steps an epoch, {total} in all"
     )
+    asked = settings.optimizer.learning_rate
+    if rate != asked.value:
+        say(
+            f"learning rate {rate:.4g}: {asked.value:g} at {asked.at_step_seconds:g} s a step, scaled {asked.scale} to "
+            f"{settings.plan.step_seconds:g} s"
+        )
     if step:
         say(f"going on at step {step}" if step < total else "this run is complete already")
 

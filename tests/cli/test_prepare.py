@@ -175,7 +175,12 @@ def test_control_c_ends_all_workers_without_a_word(tmp_path: Path, pause: float)
         "\n".join(json.dumps({"audio_filepath": "a.wav", "text": "x", "offset": i / 10}) for i in range(2000))
     )
     arguments = [*COMMAND, str(corpus), str(tmp_path / "d")]
-    with subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
+    with subprocess.Popen(
+        ["env", "--default-signal=INT", *arguments],  # whoever runs the tests in the background ignores Ctrl-C
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
         while not (workers := descendants(process.pid)):
             time.sleep(0.05)
         time.sleep(pause)

@@ -9,6 +9,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from allears.errors import CheckpointError, SettingsError
+from allears.layers.features import FeatureSettings
 from allears.models.convolutional import ConvolutionalSettings
 from allears.models.ctc import ModelSettings
 from allears.text.tokenizer import Tokenizer, TokenizerSettings
@@ -38,7 +39,9 @@ TOKENIZER = Tokenizer.train(["low mid high"] * 3, TokenizerSettings(pieces=14))[
 
 def made(seed: int, width: int = 8) -> tuple[torch.nn.Module, torch.optim.Optimizer]:
     torch.manual_seed(seed)
-    model = ModelSettings(encoder=ConvolutionalSettings(width=width, blocks=1, kernel=3)).build(TOKENIZER.size)
+    encoder = ConvolutionalSettings(width=width, blocks=1, kernel=3)
+    features = FeatureSettings(normalisation="utterance")
+    model = ModelSettings(features=features, encoder=encoder).build(TOKENIZER.size)
     return model, OptimizerSettings(learning_rate=LearningRateSettings(value=1e-2)).build(model)
 
 

@@ -101,3 +101,22 @@ def test_a_step_is_that_of_adamw() -> None:
 def test_values_out_of_range_are_errors_that_name_them(values: dict[str, object]) -> None:
     with pytest.raises(SettingsError, match=next(iter(values))):
         build(OptimizerSettings, values, "optimizer")
+
+
+@pytest.mark.parametrize(("scale", "value"), [("none", 1e-3), ("linear", 4e-3), ("sqrt", 2e-3)])
+def test_the_peak_follows_the_size_of_a_step(scale: str, value: float) -> None:
+    settings = LearningRateSettings(value=1e-3, at_step_seconds=100, scale=scale)  # type: ignore[arg-type]
+    assert settings.scaled(400).value == pytest.approx(value)
+    assert settings.scaled(100).value == pytest.approx(1e-3)
+    assert LearningRateSettings(value=1e-3).scaled(400).value == pytest.approx(1e-3)
+
+
+def test_scaling_from_an_unknown_step_size_is_an_error() -> None:
+    with pytest.raises(ValueError, match="scale sqrt needs at_step_seconds"):
+        LearningRateSettings(scale="sqrt")
+
+
+def test_the_guide_s_warm_up_rises_over_a_thousand_steps_and_stays() -> None:
+    settings = LearningRateSettings(value=1e-3, warmup=1.0, warmup_steps=1000, schedule="constant")
+    rates = [settings.at(step, 5000) / 1e-3 for step in (0, 499, 999, 1000, 4999)]
+    assert rates == pytest.approx([0.001, 0.5, 1.0, 1.0, 1.0])

@@ -11,6 +11,7 @@ from allears import seeding
 from allears.files import digest
 from allears.manifest.index import Index
 from allears.settings import Settings
+from allears.types import SAMPLE_RATE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -108,6 +109,14 @@ class Collection:
         return Collection(
             [(index, rows[chosen[begins[n] : begins[n + 1]]]) for n, (index, rows) in enumerate(self.parts)]
         )
+
+    def at_most(self, hours: float, purpose: str) -> Collection:
+        """A part of at most ``hours`` (but one utterance), chosen by key, for ``purpose``: the same everywhere."""
+        order = np.argsort(seeding.hashed(self.keys, seeding.key(purpose)), kind="stable")
+        ends = np.cumsum(self.lengths[order])
+        chosen = np.zeros(len(self), dtype=bool)
+        chosen[order[: max(1, int(np.searchsorted(ends, hours * 3600 * SAMPLE_RATE, side="right")))]] = True
+        return self.only(chosen)
 
     def hold_out(self) -> tuple[Collection, Collection, str]:
         """Split off 1 % or 500 utterances for validation: (the rest, the held-out ones, what was done, in words).

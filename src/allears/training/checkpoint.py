@@ -40,11 +40,17 @@ class Position:
         step: the next plan step.
         applied: optimiser steps applied.
         digest: of the training utterances, which a resumed run must find again.
+        loss_scale: of a training in float16; see `allears.training.precision.LossScale`.
+        steady: steps since the loss scale changed.
+        score: error rate of the validation here, by which the best are kept; none where there was none.
     """
 
     step: int
     applied: int
     digest: str
+    loss_scale: float | None = None
+    steady: int = 0
+    score: float | None = None
 
 
 def checkpoint_folder(run: Path, step: int) -> Path:
@@ -77,6 +83,13 @@ def newest(run: Path) -> Path:
     return found[-1]
 
 
+def best(run: Path, most: int) -> list[Path]:
+    """At most ``most`` complete checkpoints of a run that were validated, the lowest error rate first."""
+    scored = [(load_position(path).score, path) for path in checkpoints(run)]
+    ranked = sorted(((score, path) for score, path in scored if score is not None), key=lambda pair: pair[0])
+    return [path for _, path in ranked[:most]]
+
+
 def save(
     run: Path,
     position: Position,
@@ -85,17 +98,17 @@ def save(
     settings: dict[str, Any],
     tokenizer: Tokenizer,
     keep: int,
+    keep_best: int = 0,
 ) -> Path:
-    """Write a checkpoint and remove all but the ``keep`` newest; only one rank does this."""
+    """Write a checkpoint and remove all but the ``keep`` newest and the ``keep_best`` best; only one rank does this."""
     path = checkpoint_folder(run, position.step)
     with written_folder(path) as folder:
-        weights = {_bare(name): value for name, value in model.state_dict().items()}
-        _write(_contiguous(weights), folder / "model.safetensors")
-        _write(_optimizer_tensors(model, optimizer), folder / "optimizer.safetensors")
+        write_tensors(model.state_dict(), folder / "model.safetensors")
+        write_tensors(_optimizer_tensors(model, optimizer), folder / "optimizer.safetensors")
         write_yaml(folder / "settings.yaml", settings)
         tokenizer.save(folder / "tokenizer")
-        write_json(folder / "state.json", {"format": FORMAT, **asdict(position)})
-    kept = checkpoints(run)[-keep:]
+        write_position(folder, position)
+    kept = {*checkpoints(run)[-keep:], *best(run, keep_best)}
     for old in path.parent.iterdir():
         if old.name.endswith(PARTIAL) or (_NAME.fullmatch(old.name) and old not in kept):
             removed(old)
@@ -116,9 +129,9 @@ def resume(
         run: its folder.
         model: takes the weights.
         optimizer: takes its state.
-        settings: those of now, which must be those of the checkpoint but for the groups in ``may_change``.
+        settings: those of now, which must be those of the checkpoint but for ``may_change``.
         data: digest of the training utterances, which must be those of the checkpoint.
-        may_change: names of groups of settings.
+        may_change: names of settings and of groups of settings.
 
     Raises:
         SettingsError: a setting has changed.
@@ -129,9 +142,10 @@ def resume(
         return Position(0, 0, data)
     path = found[-1]
     position = load_position(path)
-    before = dict(flat({**read(str(path / "settings.yaml")), **dict.fromkeys(may_change)}))
-    for name, value in flat({**settings, **dict.fromkeys(may_change)}):
-        if before.get(name) != value:
+    before = dict(flat(read(str(path / "settings.yaml"))))
+    for name, value in flat(settings):
+        free = any(name == group or name.startswith(f"{group}.") for group in may_change)
+        if not free and before.get(name) != value:
             raise SettingsError(
                 f"{name} is {value!r}, but {path} was trained with {before.get(name)!r}; "
                 "set it back to go on, or name another --out folder to start anew."
@@ -144,6 +158,11 @@ def resume(
     load_model(path, model)
     load_optimizer(path, model, optimizer)
     return position
+
+
+def write_position(folder: Path, position: Position, **more: Any) -> None:
+    """Write ``state.json``, which says where a training stood."""
+    write_json(folder / "state.json", {"format": FORMAT, **asdict(position), **more})
 
 
 def load_position(path: Path) -> Position:
@@ -159,6 +178,7 @@ def load_position(path: Path) -> Position:
             raise CheckpointError(
                 f"{path} has format {found}, this version reads {FORMAT}; use the version that wrote it."
             )
+        state.pop("average_of", None)
         return Position(**state)
     except (DataError, TypeError, KeyError, AttributeError) as error:
         raise CheckpointError(f"{path} is damaged: {error}; remove it to fall back to an older one.") from error
@@ -170,7 +190,7 @@ def load_model(path: Path, model: nn.Module) -> None:
     Raises:
         CheckpointError: it is damaged, or of another architecture (the differing keys are named).
     """
-    tensors = {_bare(name): value for name, value in _tensors(path / "model.safetensors").items()}
+    tensors = read_tensors(path / "model.safetensors")
     wanted = {_bare(name): value for name, value in model.state_dict().items()}
     differing = [f"{name} is missing" for name in wanted if name not in tensors]
     differing += [f"{name} is unknown" for name in tensors if name not in wanted]
@@ -194,7 +214,7 @@ def load_optimizer(path: Path, model: nn.Module, optimizer: torch.optim.Optimize
     Raises:
         CheckpointError: it is damaged or of another model.
     """
-    tensors = {_bare(name): value for name, value in _tensors(path / "optimizer.safetensors").items()}
+    tensors = read_tensors(path / "optimizer.safetensors")
     state: dict[int, dict[str, Tensor]] = {}
     for number, name in enumerate(_parameter_names(model, optimizer)):
         found = {key.rpartition(".")[2]: value for key, value in tensors.items() if key.rpartition(".")[0] == name}
@@ -205,16 +225,27 @@ def load_optimizer(path: Path, model: nn.Module, optimizer: torch.optim.Optimize
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
 
 
-def _tensors(path: Path) -> dict[str, Tensor]:
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """The tensors of a file, by names without the prefixes of wrappers.
+
+    Raises:
+        CheckpointError: it is damaged.
+    """
     try:
-        return load_file(path)
+        return {_bare(name): value for name, value in load_file(path).items()}
     except (SafetensorError, OSError) as error:
         raise CheckpointError(f"{path} is damaged: {error}; remove its folder to fall back to an older one.") from error
 
 
-def _write(tensors: dict[str, Tensor], path: Path) -> None:
+def write_tensors(tensors: dict[str, Tensor], path: Path) -> None:
+    """Write tensors to a file, by names without the prefixes of wrappers.
+
+    Raises:
+        CheckpointError: it cannot be written.
+    """
+    plain = {_bare(name): value.detach().cpu().contiguous() for name, value in tensors.items()}
     try:
-        save_file(tensors, path)
+        save_file(plain, path)
     except (SafetensorError, OSError) as error:
         raise CheckpointError(
             f"{path} cannot be written: {error}; the earlier checkpoints stay, free some space."
@@ -228,10 +259,6 @@ def _bare(name: str) -> str:
     return name
 
 
-def _contiguous(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
-
-
 def _parameter_names(model: nn.Module, optimizer: torch.optim.Optimizer) -> list[str]:
     """Names of the optimiser's parameters, in the order of its numbers."""
     names = {id(parameter): _bare(name) for name, parameter in model.named_parameters()}
@@ -241,4 +268,4 @@ def _parameter_names(model: nn.Module, optimizer: torch.optim.Optimizer) -> list
 def _optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
     names = _parameter_names(model, optimizer)
     state: dict[int, dict[str, Tensor]] = optimizer.state_dict()["state"]
-    return _contiguous({f"{names[n]}.{key}": value for n, values in state.items() for key, value in values.items()})
+    return {f"{names[n]}.{key}": value for n, values in state.items() for key, value in values.items()}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from allears.layers.batch_norm import taken_sums, update_running
+from allears.layers.batch_norm import taken_sums
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -32,6 +32,7 @@ class Verdict:
         utterances: used.
         rejected: planned but not usable.
         faulty: places whose loss is not finite.
+        statistics: batch norm's sums over the step, to be applied if the step is.
     """
 
     loss: float
@@ -39,6 +40,7 @@ class Verdict:
     utterances: int
     rejected: int
     faulty: list[int]
+    statistics: Tensor
 
 
 class Exchange:
@@ -62,16 +64,15 @@ class Exchange:
         self._rows[place, REJECTED] = utterances
 
     def settle(self, model: nn.Module, world: World) -> Verdict:
-        """Exchange, update batch norm's running statistics, and say what all ranks now know."""
+        """Exchange, and say what all ranks now know."""
         sums = taken_sums(model, self._rows.device)
         message = torch.cat((self._rows.flatten(), sums.double()))
         world.sum(message)
         rows = message[: self._rows.numel()].view_as(self._rows)
-        update_running(model, message[self._rows.numel() :])
-        return _verdict(rows)
+        return _verdict(rows, message[self._rows.numel() :])
 
 
-def _verdict(rows: Tensor) -> Verdict:
+def _verdict(rows: Tensor, statistics: Tensor) -> Verdict:
     values = rows.tolist()
     return Verdict(
         sum(row[LOSS] for row in values),
@@ -79,4 +80,5 @@ def _verdict(rows: Tensor) -> Verdict:
         round(sum(row[UTTERANCES] for row in values)),
         round(sum(row[REJECTED] for row in values)),
         [place for place, row in enumerate(values) if row[FAULTY]],
+        statistics,
     )

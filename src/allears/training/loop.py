@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, Self
 
 from pydantic import Field, PositiveFloat, PositiveInt
 
 from allears.reporting import Progress, duration, say
 from allears.settings import Settings
+from allears.training.precision import LARGEST, SMALLEST, Precision
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -24,22 +25,59 @@ class TrainingSettings(Settings):
     """How long, and what happens on the way.
 
     Attributes:
-        epochs: passes over the data; ``steps`` goes before it.
-        steps: optimiser steps in all.
+        epochs: passes over the data.
+        hours: hours of audio that are trained on, passes counted again and again; goes before ``epochs``.
+        steps: optimiser steps in all; goes before both.
+        precision: ``float32``, ``bf16``, ``fp16`` or ``auto``: on CUDA bf16 where the card has it, else fp16; on a CPU
+            float32.
+        loss_scale: what fp16's loss scale starts with; a power of two keeps every bit.
         validate_every: steps between validations; none means once an epoch.
+        validate_hours: each validation scores at most this much of a set, the same part every time.
         save_every: steps between checkpoints; none means once an epoch. The last step is always saved.
-        keep: how many checkpoints stay.
+        keep: how many of the newest checkpoints stay.
+        keep_best: how many of the best ones stay besides: those of the lowest error rate on the first validation set.
+        select: which error rate that is; ``auto`` follows the language.
+        average: whether the best ones are averaged at the end; the average is kept if it is better than each.
+        tensorboard: whether events for TensorBoard are written to the run.
     """
 
     epochs: PositiveFloat = 10.0
+    hours: PositiveFloat | None = None
     steps: PositiveInt | None = None
+    precision: Precision = "auto"
+    loss_scale: float = Field(default=2.0**16, ge=SMALLEST, le=LARGEST)
     validate_every: PositiveInt | None = None
+    validate_hours: PositiveFloat = 1.0
     save_every: PositiveInt | None = None
     keep: int = Field(default=3, ge=1)
+    keep_best: int = Field(default=3, ge=0)
+    select: Literal["auto", "wer", "cer", "mer"] = "auto"
+    average: bool = True
+    tensorboard: bool = True
 
-    def total(self, steps_per_epoch: int) -> int:
+    def total(self, steps_per_epoch: int, hours_per_epoch: float) -> int:
         """Optimiser steps in all."""
-        return self.steps if self.steps is not None else max(1, round(self.epochs * steps_per_epoch))
+        if self.steps is not None:
+            return self.steps
+        epochs = self.epochs if self.hours is None else self.hours / hours_per_epoch
+        return max(1, round(epochs * steps_per_epoch))
+
+
+MAY_CHANGE = (
+    *(f"training.{name}" for name in TrainingSettings.model_fields if name not in {"precision", "loss_scale"}),
+    "loader",
+    "validation",
+    "test",
+)
+"""Settings that a resumed run may change: they do not alter what a step does."""
+
+
+@dataclass(frozen=True)
+class Validation:
+    """Rates of each validation set, and the one that selects; none without a set."""
+
+    rates: dict[str, dict[str, float]] = field(default_factory=dict)
+    score: float | None = None
 
 
 @dataclass(frozen=True)
@@ -50,7 +88,7 @@ class Outcome:
     seconds: float
     data_seconds: float
     audio_seconds: float
-    validation: dict[str, dict[str, float]]
+    validation: Validation
 
 
 def run_steps(
@@ -62,8 +100,8 @@ def run_steps(
     settings: TrainingSettings,
     learning_rate: LearningRateSettings,
     journal: Journal,
-    validate: Callable[[], dict[str, dict[str, float]]],
-    save: Callable[[int], None],
+    validate: Callable[[], Validation],
+    save: Callable[[int, float | None], None],
 ) -> Outcome:
     """Take the steps from ``start`` to before ``total``; every rank takes the same ones.
 
@@ -76,12 +114,12 @@ def run_steps(
         settings: when to validate and save.
         learning_rate: by applied steps.
         journal: keeps the reports.
-        validate: name → rates of each validation set; called on all ranks.
-        save: writes a checkpoint before the given plan step; called on all ranks.
+        validate: scores the validation sets; called on all ranks.
+        save: writes a checkpoint before the given plan step, with its score if it has one; called on all ranks.
     """
     began = waited = time.monotonic()
     data_seconds = audio_seconds = 0.0
-    found: dict[str, dict[str, float]] = {}
+    found = Validation()
     step = start
     with Progress("training", total, "steps", start) if stepper.world.leads else _Silent() as progress:
         for item in work:
@@ -93,15 +131,17 @@ def run_steps(
             audio_seconds += report.audio_seconds
             step = report.step + 1
             progress.advance(1, f"epoch {report.epoch + 1} · loss {report.loss:.3f}")
+            score = None
             if _due(step, settings.validate_every or steps_per_epoch, total):
                 found = validate()
-                for name, values in found.items():
+                score = found.score
+                for name, values in found.rates.items():
                     journal.validation(step, name, values)
                     if stepper.world.leads:
                         rates = " ".join(f"{key} {value:.4f}" for key, value in values.items())
                         say(f"step {step}/{total} · {name}: {rates} · {duration(time.monotonic() - began)}")
             if _due(step, settings.save_every or steps_per_epoch, total):
-                save(step)  # last, so that whoever goes on from here has missed nothing
+                save(step, score)  # last, so that whoever goes on from here has missed nothing
             waited = time.monotonic()
     return Outcome(step, time.monotonic() - began, data_seconds, audio_seconds, found)
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import torch
-from pydantic import Field, PositiveFloat
+from pydantic import Field, PositiveFloat, model_validator
 
 from allears.settings import Settings
 
@@ -20,17 +20,36 @@ Decay = Annotated[float, Field(ge=0, lt=1)]
 class LearningRateSettings(Settings):
     """The learning rate over a training.
 
+    ``min(step / 1000, 1)`` times a rate is ``{warmup: 1, warmup_steps: 1000, schedule: constant}``.
+
     Attributes:
         value: its peak.
+        at_step_seconds: the size of a step, in seconds of audio, that ``value`` was found for; none: the plan's own.
+        scale: what the peak becomes for steps of another size: ``linear`` in it (Goyal et al., 2017), its ``sqrt``
+            (Krizhevsky, 2014), or ``none``.
         warmup: share of the training over which it rises linearly from zero.
         warmup_steps: upper bound of that, in steps.
         schedule: ``cosine`` falls to zero at the end; ``inverse_sqrt`` falls with the root of the step; ``constant``.
     """
 
     value: PositiveFloat = 1e-3
+    at_step_seconds: PositiveFloat | None = None
+    scale: Literal["none", "linear", "sqrt"] = "none"
     warmup: float = Field(default=0.1, ge=0, le=1)
     warmup_steps: int = Field(default=10_000, ge=0)
     schedule: Literal["cosine", "inverse_sqrt", "constant"] = "cosine"
+
+    @model_validator(mode="after")
+    def _scaled_from_somewhere(self) -> Self:
+        if self.scale != "none" and self.at_step_seconds is None:
+            raise ValueError(f"scale {self.scale} needs at_step_seconds, the step size that value was found for")
+        return self
+
+    def scaled(self, step_seconds: float) -> LearningRateSettings:
+        """These settings with the peak for steps of ``step_seconds``."""
+        ratio = step_seconds / (self.at_step_seconds or step_seconds)
+        power = {"none": 0.0, "linear": 1.0, "sqrt": 0.5}[self.scale]
+        return self.model_copy(update={"value": self.value * ratio**power, "at_step_seconds": step_seconds})
 
     def at(self, applied: int, total: int) -> float:
         """The rate of the next step after ``applied`` steps, of ``total`` planned ones."""

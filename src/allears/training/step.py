@@ -2,7 +2,8 @@
 
 1. For each micro-batch of this rank: seed, forward, loss / planned count, backward. 2. The last backward adds the
 gradients of all ranks. 3. One small exchange tells all ranks what happened in every micro-batch. 4. All take the same
-branch: a loss that is not finite stops all; counts that fell short of the plan rescale the gradient. 5. Clip, step.
+branch: a loss that is not finite stops all; a float16 gradient that overflows halves the loss scale, and the same step
+is run again with the same seeds; counts that fell short of the plan rescale the gradient. 5. Clip, step.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ import torch
 
 from allears import seeding
 from allears.errors import TrainingError
+from allears.layers.batch_norm import update_running
 from allears.training.exchange import Exchange, Verdict
+from allears.training.precision import LossScale, Precision, autocast
 from allears.types import Batch, StepReport, StepSeconds
 
 if TYPE_CHECKING:
@@ -40,6 +43,8 @@ class Stepper:
         clip: bound of the global gradient norm.
         seed: of the run.
         names: ids of the utterances at some places of a plan step, for error messages.
+        precision: what forward computes in.
+        scale: of the loss.
         applied: steps applied so far.
     """
 
@@ -52,6 +57,8 @@ class Stepper:
         clip: float,
         seed: int,
         names: Callable[[int, list[int]], list[str]],
+        precision: Precision,
+        scale: LossScale,
         applied: int = 0,
     ) -> None:
         self.engine = engine
@@ -61,6 +68,8 @@ class Stepper:
         self.clip = clip
         self.seed = seed
         self.names = names
+        self.precision = precision
+        self.scale = scale
         self.applied = applied
 
     def step(self, work: StepWork, learning_rate: float, data_seconds: float) -> StepReport:
@@ -75,13 +84,20 @@ class Stepper:
             TrainingError: on all ranks alike, when a loss or the gradient is not finite.
         """
         began = time.monotonic()
-        self.optimizer.zero_grad(set_to_none=True)
-        exchange = self._gradients(work)
-        exposed = self.engine.exposed_seconds()
-        reduced = time.monotonic()
-        verdict = exchange.settle(self.engine.model, self.world)
-        settled = time.monotonic()
-        norm = self._apply(work, verdict, learning_rate)
+        exposed = 0.0
+        while True:
+            self.optimizer.zero_grad(set_to_none=True)
+            exchange = self._gradients(work)
+            exposed += self.engine.exposed_seconds()
+            reduced = time.monotonic()
+            verdict = exchange.settle(self.engine.model, self.world)
+            settled = time.monotonic()
+            scale = self.scale.value
+            norm = self._norm(work, verdict)
+            if math.isfinite(norm):
+                break
+            self._overflow(work.planned.step, norm)
+        self._apply(verdict, learning_rate)
         ended = time.monotonic()
         return StepReport(
             step=work.planned.step,
@@ -91,7 +107,7 @@ class Stepper:
             grad_norm=norm,
             clipped=norm > self.clip,
             learning_rate=learning_rate,
-            loss_scale=1.0,
+            loss_scale=scale,
             utterances=verdict.utterances,
             audio_seconds=work.planned.audio_seconds,
             tokens=verdict.count,
@@ -122,13 +138,14 @@ class Stepper:
             return
         torch.manual_seed(seeding.mixed(self.seed, work.planned.step, place, _DROPOUT))
         on_device = None if batch is None else batch.to(self.world.device)
-        total, loss = self.engine.objective(on_device, work.planned.tokens)
-        total.backward()
+        with autocast(self.precision, self.world.device):
+            total, loss = self.engine.objective(on_device, work.planned.tokens)
+        (total * self.scale.value).backward()
         if batch is not None:
             exchange.put(place, loss, len(batch.utterances))
 
-    def _apply(self, work: StepWork, verdict: Verdict, learning_rate: float) -> float:
-        """Clip and step, on all ranks alike; the gradient's norm."""
+    def _norm(self, work: StepWork, verdict: Verdict) -> float:
+        """The gradient's norm, after it has been brought to what was really in the step, and clipped."""
         step = work.planned.step
         if verdict.faulty:
             raise TrainingError(
@@ -136,25 +153,34 @@ class Stepper:
                 f"({_listed(self.names(step, verdict.faulty))}); "
                 "listen to these, or lower optimizer.learning_rate.value."
             )
-        parameters = [parameter for parameter in self.engine.model.parameters() if parameter.grad is not None]
-        if verdict.count == 0 or not parameters:
+        gradients = [parameter.grad for parameter in self.engine.model.parameters() if parameter.grad is not None]
+        if verdict.count == 0 or not gradients:
             return 0.0
-        if verdict.count != work.planned.tokens:
-            scale = work.planned.tokens / verdict.count
-            for parameter in parameters:
-                assert parameter.grad is not None
-                parameter.grad.mul_(scale)
-        norm = float(torch.nn.utils.clip_grad_norm_(parameters, self.clip))
-        if not math.isfinite(norm):
+        if verdict.count != work.planned.tokens or self.scale.value != 1.0:
+            torch._foreach_mul_(gradients, work.planned.tokens / (verdict.count * self.scale.value))
+        norm = torch.nn.utils.get_total_norm(gradients)
+        torch.nn.utils.clip_grads_with_norm_(self.engine.model.parameters(), self.clip, norm)
+        return float(norm)
+
+    def _overflow(self, step: int, norm: float) -> None:
+        """Make the loss scale smaller, for another try at the same step."""
+        if not self.scale.overflowed():
+            at = f" at the smallest loss scale, {self.scale.value:g}," if self.scale.scales else ""
             raise TrainingError(
-                f"step {step}: every loss is finite but the gradient is not ({norm}); "
+                f"step {step}: every loss is finite but the gradient{at} is not ({norm}); "
                 "lower optimizer.learning_rate.value."
             )
+
+    def _apply(self, verdict: Verdict, learning_rate: float) -> None:
+        """Move the weights and the running statistics, on all ranks alike."""
+        update_running(self.engine.model, verdict.statistics)
+        self.scale.held()
+        if verdict.count == 0:
+            return
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate
         self.optimizer.step()
         self.applied += 1
-        return norm
 
 
 def _peak_memory(device: torch.device) -> int:

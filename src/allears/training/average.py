@@ -1,0 +1,69 @@
+"""The average of a run's best checkpoints: often better than each of them (Izmailov et al., UAI 2018).
+
+RUN/average/ is like a checkpoint without an optimiser: model.safetensors  state.json  settings.yaml  tokenizer/
+"""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from allears.errors import CheckpointError
+from allears.files import written_folder
+from allears.training import checkpoint
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from torch import Tensor
+
+
+def average_folder(run: Path) -> Path:
+    """Where the average of ``run`` lies."""
+    return run / "average"
+
+
+def chosen(run: Path) -> Path:
+    """What stands for a run: its average, else its best checkpoint, else its newest; a checkpoint for itself.
+
+    Raises:
+        CheckpointError: there is none.
+    """
+    if (run / "state.json").exists():
+        return run
+    if (average_folder(run) / "state.json").exists():
+        return average_folder(run)
+    return next(iter(checkpoint.best(run, 1)), None) or checkpoint.newest(run)
+
+
+def write_average(run: Path, of: Sequence[Path], score: float | None = None) -> Path:
+    """Write the average of the checkpoints ``of``; only one rank does this.
+
+    Raises:
+        CheckpointError: there is nothing to average, or the checkpoints are of different architectures.
+    """
+    if not of:
+        raise CheckpointError(f"{run} holds no checkpoint to average; name the folder of a run that has trained.")
+    newest = max(of, key=lambda path: checkpoint.load_position(path).step)
+    place = average_folder(run)
+    with written_folder(place) as folder:
+        checkpoint.write_tensors(_mean(of), folder / "model.safetensors")
+        shutil.copy(newest / "settings.yaml", folder / "settings.yaml")
+        shutil.copytree(newest / "tokenizer", folder / "tokenizer")
+        position = replace(checkpoint.load_position(newest), score=score)
+        checkpoint.write_position(folder, position, average_of=sorted(path.name for path in of))
+    return place
+
+
+def _mean(of: Sequence[Path]) -> dict[str, Tensor]:
+    """The mean of each tensor, in float64; the running statistics of batch norm are averaged like weights."""
+    total: dict[str, Tensor] = {}
+    for path in of:
+        tensors = checkpoint.read_tensors(path / "model.safetensors")
+        if total and {n: t.shape for n, t in tensors.items()} != {n: t.shape for n, t in total.items()}:
+            raise CheckpointError(f"{path} is of another architecture than {of[0]}; average checkpoints of one run.")
+        total = {name: value.double() + total.get(name, 0.0) for name, value in tensors.items()}
+        kinds = {name: value.dtype for name, value in tensors.items()}
+    return {name: (value / len(of)).to(kinds[name]) for name, value in total.items()}

@@ -1,0 +1,66 @@
+"""Weights to start from: those of another run, as far as they fit; what was and was not taken is said."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import torch
+
+from allears.errors import CheckpointError
+from allears.settings import Settings
+from allears.training import checkpoint
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from torch import nn
+
+
+class InitialSettings(Settings):
+    """Where the weights come from.
+
+    Attributes:
+        run: folder of a run, or of one of its checkpoints.
+        part: ``whole`` takes all that fits (an output layer only if the vocabulary is the same); ``encoder`` takes the
+            encoder and what stands in front of it.
+    """
+
+    run: str
+    part: Literal["whole", "encoder"] = "whole"
+
+
+@torch.no_grad()
+def take(model: nn.Module, path: Path, part: Literal["whole", "encoder"], same_vocabulary: bool) -> str:
+    """Copy into ``model`` what fits of the checkpoint in ``path``; what was done, in words.
+
+    Args:
+        model: takes the weights.
+        path: folder of a checkpoint.
+        part: which of them are wanted.
+        same_vocabulary: whether the output layer means the same tokens.
+
+    Raises:
+        CheckpointError: it is damaged, or nothing fits.
+    """
+    found = checkpoint.read_tensors(path / "model.safetensors")
+    state = model.state_dict()
+    output = [name for name in state if name.startswith("output.")]
+    wanted = [name for name in state if name not in output or (part == "whole" and same_vocabulary)]
+    taken = [name for name in wanted if name in found and found[name].shape == state[name].shape]
+    if not any(name.startswith("encoder.") for name in taken):
+        raise CheckpointError(
+            f"init_from: {path} has no encoder weights that fit this model; "
+            "use the model.encoder settings it was trained with, or leave init_from out."
+        )
+    for name in taken:
+        state[name].copy_(found[name])
+    left = [name for name in state if name not in taken]
+    new = f"; new: {_listed(left)}" if left else ""
+    unused = [name for name in found if name not in taken]
+    rest = f"; not used: {_listed(unused)}" if unused else ""
+    return f"{len(taken)} of {len(state)} tensors are taken from {path}{new}{rest}."
+
+
+def _listed(names: list[str], most: int = 4) -> str:
+    """The names of a few tensors, the rest counted."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
