@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Literal
 
 from rapidfuzz.distance import Levenshtein
 
+from allears.scoring.scripts import HAN_KANA, HANGUL
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -19,10 +21,7 @@ UNITS: tuple[Unit, ...] = ("word", "character", "mixed")
 RATES: dict[Unit, str] = {"word": "wer", "character": "cer", "mixed": "mer"}
 
 # Han, kana and Hangul characters stand for themselves; a run of anything else between spaces is one unit.
-_CJK = (
-    "\u2e80-\u2fdf\u3005-\u3007\u3021-\u3029\u3038-\u303b\u3040-\u30ff\u31f0-\u31ff"
-    "\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
-)
+_CJK = HAN_KANA + HANGUL
 _MIXED = re.compile(f"[{_CJK}]|[^\\s{_CJK}]+")
 
 
