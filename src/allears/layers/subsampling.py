@@ -50,11 +50,10 @@ class Subsampling(nn.Module):
         Returns:
             [batch, frames / factor, width]; lengths [batch]; 1 on real frames, else 0 [batch, frames / factor, 1].
         """
-        x, real = features.unsqueeze(1), real_frames(lengths, features.shape[1])[:, :, None].to(features.dtype)
-        x = x.contiguous(memory_format=torch.channels_last)  # [batch, channels, frames, bins], channels last in memory
+        x = (features * real_frames(lengths, features.shape[1])[:, :, None]).unsqueeze(1)
         for convolution in (self.first, *self.later):
-            x = x * real[:, None].to(x.dtype)  # what stands in padding must not reach a real frame
             lengths = torch.div(lengths + 1, 2, rounding_mode="floor")
             real = real_frames(lengths, (x.shape[2] + 1) // 2)[:, :, None].to(features.dtype)
-            x = convolution(x).relu()
+            # What stands in padding must not reach a real frame. In place: half the time of all this is memory traffic.
+            x = convolution(x).mul_(real[:, None]).relu_()  # [batch, channels, frames, bins]
         return self.output(x.permute(0, 2, 3, 1).flatten(2)), lengths, real

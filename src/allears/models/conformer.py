@@ -17,6 +17,7 @@ from torch import nn
 from allears.layers.attention import Positions, SelfAttention, position_table, visible_keys
 from allears.layers.batch_norm import MaskedBatchNorm
 from allears.layers.convolution import Depthwise, Kernel
+from allears.layers.dropout import Dropout
 from allears.layers.subsampling import Subsampling, subsampled
 from allears.settings import Settings
 
@@ -83,9 +84,9 @@ class _FeedForward(nn.Sequential):
             nn.LayerNorm(settings.width),
             nn.Linear(settings.width, inner),
             nn.SiLU(),
-            nn.Dropout(settings.dropout),
+            Dropout(settings.dropout),
             nn.Linear(inner, settings.width),
-            nn.Dropout(settings.dropout),
+            Dropout(settings.dropout),
         )
 
 
@@ -124,7 +125,7 @@ class ConformerBlock(nn.Module):
         self.convolution = _Convolution(settings)
         self.second = _FeedForward(settings)
         self.norm = nn.LayerNorm(settings.width)
-        self.dropout = nn.Dropout(settings.dropout)
+        self.dropout = Dropout(settings.dropout)
 
     def forward(self, x: Tensor, real: Tensor, visible: Tensor, table: Tensor) -> Tensor:
         """A new state from ``x`` [batch, frames, width]; for the others see `_Convolution` and `SelfAttention`."""
@@ -145,7 +146,7 @@ class ConformerEncoder(nn.Module):
         self.width = settings.width
         self.subsampling = Subsampling(bins, settings.width, settings.subsampling, settings.subsampling_channels)
         self.norm = nn.LayerNorm(settings.width)
-        self.dropout = nn.Dropout(settings.dropout)
+        self.dropout = Dropout(settings.dropout)
         self.blocks = nn.ModuleList(ConformerBlock(settings) for _ in range(settings.blocks))
 
     def forward(self, features: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:

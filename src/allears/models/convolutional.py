@@ -14,6 +14,7 @@ from torch import nn
 
 from allears.layers.batch_norm import MaskedBatchNorm
 from allears.layers.convolution import Depthwise, Kernel
+from allears.layers.dropout import Dropout
 from allears.layers.subsampling import Subsampling, subsampled
 from allears.settings import Settings
 
@@ -76,7 +77,7 @@ class ConvolutionalEncoder(nn.Module):
         self.picture = Subsampling(bins, settings.width, SUBSAMPLING, PICTURE)
         self.norm = MaskedBatchNorm(settings.width)
         self.blocks = nn.ModuleList(_Separable(settings.width, settings.kernel) for _ in range(settings.blocks))
-        self.dropout = nn.Dropout(settings.dropout)
+        self.dropout = Dropout(settings.dropout)
 
     def forward(self, features: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """Encode ``features`` [batch, frames, bins] of ``lengths`` [batch]."""
