@@ -18,7 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 VOCABULARY = 9
-SETTINGS = ModelSettings(encoder=ConvolutionalSettings(width=16, blocks=2, kernel=7, dropout=0.0))
+SETTINGS = ModelSettings(
+    features=FeatureSettings(normalisation="utterance"),
+    encoder=ConvolutionalSettings(width=16, blocks=2, kernel=7, dropout=0.0),
+)
 LENGTHS = (16000, 9000, 12345, 4000, 16001, 7777)
 
 
@@ -46,9 +49,10 @@ def model(settings: ModelSettings = SETTINGS) -> CtcModel:
     return made.eval()
 
 
-@pytest.mark.parametrize("normalisation", ["utterance", "none"])
-def test_an_utterance_is_heard_alike_alone_and_in_a_batch(normalisation: str) -> None:
-    features = FeatureSettings.model_validate({"normalisation": normalisation})
+@pytest.mark.parametrize("normalisation", ["utterance", "utterance_scalar", "none"])
+@pytest.mark.parametrize("kind", ["kaldi_fbank", "log_mel_400_160", "log_mel_1024_256"])
+def test_an_utterance_is_heard_alike_alone_and_in_a_batch(kind: str, normalisation: str) -> None:
+    features = FeatureSettings.model_validate({"kind": kind, "normalisation": normalisation})
     heard = model(SETTINGS.model_copy(update={"features": features}))
     with torch.no_grad():
         together, lengths = heard.log_probabilities(collate(EXAMPLES))
@@ -60,10 +64,13 @@ def test_an_utterance_is_heard_alike_alone_and_in_a_batch(normalisation: str) ->
     torch.testing.assert_close(together.exp().sum(dim=2), torch.ones(together.shape[:2]))
 
 
-def test_output_frames_are_those_that_come_out() -> None:
-    heard = model()
+@pytest.mark.parametrize("kind", ["kaldi_fbank", "log_mel_400_160", "log_mel_1024_256"])
+def test_output_frames_are_those_that_come_out(kind: str) -> None:
+    features = FeatureSettings.model_validate({"kind": kind, "normalisation": "utterance"})
+    settings = SETTINGS.model_copy(update={"features": features})
+    heard = model(settings)
     samples = np.array([*range(0, 2001, 7), 399, 400, 401, 559, 560, 719, 720, 879, 880, 1039, 1040, 1200, 1999, 48123])
-    wanted = SETTINGS.output_frames(samples)
+    wanted = settings.output_frames(samples)
     assert wanted.dtype == np.int64
     with torch.no_grad():
         for some in np.array_split(np.arange(len(samples)), 20):
@@ -130,4 +137,4 @@ def test_autocast_leaves_the_scores_in_float32() -> None:
 
 
 def test_features_are_not_weights() -> None:
-    assert not [name for name in model().state_dict() if name.startswith("fbank")]
+    assert not [name for name in model().state_dict() if name.startswith("frontend")]

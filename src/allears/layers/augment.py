@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from pydantic import Field
 
+from allears.layers.masking import real_frames
 from allears.settings import Settings
 
 if TYPE_CHECKING:
@@ -38,19 +39,22 @@ def draw_bands(count: int, width: float, generator: np.random.Generator) -> NDAr
     return np.stack((starts, starts + widths), axis=1).astype(np.float32)
 
 
-def masked(features: Tensor, lengths: Tensor, frequency_masks: Tensor, time_masks: Tensor) -> Tensor:
-    """Set the bands to zero, the mean of normalised features.
+def masked(
+    features: Tensor, lengths: Tensor, frequency_masks: Tensor, time_masks: Tensor, fill: Tensor | float = 0.0
+) -> Tensor:
+    """Hide the bands; padding stays as it is.
 
     Args:
         features: [batch, frames, bins].
         lengths: [batch], in frames.
         frequency_masks: fractions of the bins [batch, masks, 2].
         time_masks: fractions of each utterance's frames [batch, masks, 2].
+        fill: what stands in the bands: a number, or one for each utterance [batch, 1, 1].
     """
     bins, frames = features.shape[2], features.shape[1]
     everywhere = torch.full_like(lengths, bins)
     hidden = _inside(frequency_masks, everywhere, bins)[:, None, :] | _inside(time_masks, lengths, frames)[:, :, None]
-    return features.masked_fill(hidden, 0.0)
+    return torch.where(hidden & real_frames(lengths, frames)[:, :, None], fill, features)
 
 
 def _inside(bands: Tensor, lengths: Tensor, size: int) -> Tensor:

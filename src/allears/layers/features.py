@@ -1,109 +1,115 @@
-"""Waveforms → log-mel features on the device, in float32; what pads a batch never touches a real frame."""
+"""The frontend: waveforms → normalised log-mel features on the device, in float32."""
 
 from __future__ import annotations
 
-import math
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
-import numpy as np
 import torch
 from torch import nn
 
-from allears.layers.masking import real_frames
+from allears.layers.kaldi_fbank import KaldiFbank
+from allears.layers.log_mel import LogMel
+from allears.layers.mel import BINS
+from allears.layers.normalisation import (
+    GlobalNormalisation,
+    NoNormalisation,
+    UtteranceNormalisation,
+    UtteranceScalarNormalisation,
+)
 from allears.settings import Settings
-from allears.types import SAMPLE_RATE
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy as np
     from numpy.typing import NDArray
     from torch import Tensor
 
-WINDOW, HOP, FFT, BINS = 400, 160, 512, 80  # samples: 25 ms, 10 ms, the next power of two; mel bands
-LOWEST_HZ, PRE_EMPHASIS = 20.0, 0.97
+    from allears.layers.mel import MelFeatures
+
+_KINDS: dict[str, Callable[[], MelFeatures]] = {
+    "kaldi_fbank": KaldiFbank,
+    "log_mel_400_160": partial(LogMel, 400, 160, added=1e-9),
+    "log_mel_1024_256": partial(LogMel, 1024, 256, least=1e-5),
+}
+_NORMALISATIONS: dict[str, Callable[[], nn.Module]] = {
+    "global": partial(GlobalNormalisation, BINS),
+    "utterance": UtteranceNormalisation,
+    "utterance_scalar": UtteranceScalarNormalisation,
+    "none": NoNormalisation,
+}
 
 
 class FeatureSettings(Settings):
-    """What the model hears.
+    """What the model hears: 80 log-mel bands.
 
     Attributes:
-        kind: ``kaldi_fbank``: 80 log-mel bands as Kaldi computes them, without dither and energy.
-        normalisation: ``utterance`` (mean and deviation of each band over the utterance) or ``none``.
+        kind: ``kaldi_fbank``: as Kaldi computes them, 100 frames a second. ``log_mel_400_160``: Fourier transforms of
+            400 samples every 160, log(x + 1e-9). ``log_mel_1024_256``: of 1,024 every 256, log(max(x, 1e-5)), usually
+            with ``utterance_scalar``.
+        normalisation: what gets mean 0 and deviation 1. ``global``: each band over the training audio, for streaming
+            and short commands. ``utterance``: each band over the utterance, for sentences. ``utterance_scalar``: all
+            bands of an utterance together. ``none``: nothing.
     """
 
-    kind: Literal["kaldi_fbank"] = "kaldi_fbank"
-    normalisation: Literal["utterance", "none"] = "utterance"
+    kind: Literal["kaldi_fbank", "log_mel_400_160", "log_mel_1024_256"] = "kaldi_fbank"
+    normalisation: Literal["global", "utterance", "utterance_scalar", "none"] = "global"
+
+    @property
+    def bins(self) -> int:
+        """Features of a frame."""
+        return BINS
+
+    def build(self) -> Frontend:
+        """The frontend."""
+        return Frontend(self)
+
+    def frames(self, samples: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Frames of utterances of ``samples`` [n]."""
+        return _KINDS[self.kind]().frames(samples)
 
 
-def frame_count(samples: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Frames of utterances of ``samples`` [n]: whole windows only (Kaldi's ``snip-edges``)."""
-    return np.maximum(1 + (samples - WINDOW) // HOP, 0)
+class Frontend(nn.Module):
+    """From waveforms to what an encoder takes; the same for an utterance in any batch."""
 
-
-class KaldiFbank(nn.Module):
-    """Kaldi's filter-bank features: Povey window, pre-emphasis, mel scale 1127 ln(1 + f / 700) from 20 Hz to Nyquist.
-
-    Source: Povey et al., "The Kaldi Speech Recognition Toolkit", ASRU 2011; ``feat/feature-fbank`` there. Window and
-    bands are float32 throughout, as in torchaudio, whose numbers are met to the last bits where the FFT is the same.
-    """
-
-    window: Tensor
-    mel: Tensor
-
-    def __init__(self) -> None:
+    def __init__(self, settings: FeatureSettings) -> None:
         super().__init__()
-        self.register_buffer("window", torch.hann_window(WINDOW, periodic=False) ** 0.85, persistent=False)
-        self.register_buffer("mel", _mel_bands(), persistent=False)
+        self.extract = _KINDS[settings.kind]()
+        self.normalise = _NORMALISATIONS[settings.normalisation]()
 
     def forward(self, waveforms: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """Features of int16 (or int16-scaled) waveforms.
+        """Normalised features.
 
         Args:
-            waveforms: [batch, samples].
+            waveforms: int16 [batch, samples], or of another type on the scale of int16.
             lengths: [batch], in samples.
 
         Returns:
-            Features [batch, frames, 80] and their lengths [batch] in frames; padding is zero.
+            Float32 features [batch, frames, bins] and their lengths [batch] in frames; padding is zero.
+
+        Raises:
+            SettingsError: the normalisation is ``global`` and its statistics are neither set nor loaded.
         """
+        features, lengths = self.extract(waveforms, lengths)
         with torch.autocast(waveforms.device.type, enabled=False):
-            samples = waveforms.float()
-            if samples.shape[1] < WINDOW:
-                samples = nn.functional.pad(samples, (0, WINDOW - samples.shape[1]))
-            frames = samples.unfold(1, WINDOW, HOP)  # [batch, frames, 400]
-            frames = frames - frames.mean(dim=2, keepdim=True)
-            before = torch.cat((frames[..., :1], frames[..., :-1]), dim=2)
-            frames = (frames - PRE_EMPHASIS * before) * self.window
-            spectrum = torch.fft.rfft(frames, n=FFT)[..., : FFT // 2]  # [batch, frames, 256]; no band reaches Nyquist
-            power = spectrum.real.square() + spectrum.imag.square()
-            features = (power @ self.mel).clamp_min(torch.finfo(torch.float32).eps).log()
-            frame_lengths = (1 + torch.div(lengths - WINDOW, HOP, rounding_mode="floor")).clamp_min(0)
-            real = real_frames(frame_lengths, features.shape[1])
-            return features * real[:, :, None], frame_lengths
+            return self.normalise(features, lengths), lengths
 
+    def lacks_statistics(self) -> bool:
+        """Whether `set_statistics` (or a checkpoint) must give it the statistics of the training audio first."""
+        return isinstance(self.normalise, GlobalNormalisation) and not self.normalise.ready()
 
-def _mel_bands() -> Tensor:
-    """Triangles on the mel scale [256, 80]."""
+    def set_statistics(self, mean: Tensor, deviation: Tensor) -> None:
+        """Give a ``global`` normalisation its mean and deviation, each [bins]; the others need none."""
+        if isinstance(self.normalise, GlobalNormalisation):
+            self.normalise.set(mean, deviation)
 
-    def mel(hertz: float) -> float:
-        return 1127.0 * math.log(1.0 + hertz / 700.0)
+    def hiding_value(self, features: Tensor, lengths: Tensor) -> Tensor | float:
+        """What hides a part of normalised ``features`` of ``lengths`` [batch]: their mean, [batch, 1, 1] or a number.
 
-    lowest, highest = mel(LOWEST_HZ), mel(SAMPLE_RATE / 2)
-    edges = lowest + torch.arange(BINS + 2) * ((highest - lowest) / (BINS + 1))
-    mels = 1127.0 * torch.log(1.0 + torch.arange(FFT // 2) * (SAMPLE_RATE / FFT) / 700.0)
-    rising = (mels[:, None] - edges[:-2]) / (edges[1:-1] - edges[:-2])
-    falling = (edges[2:] - mels[:, None]) / (edges[2:] - edges[1:-1])
-    return torch.minimum(rising, falling).clamp_min(0.0)
-
-
-def normalised(features: Tensor, lengths: Tensor) -> Tensor:
-    """Each band of each utterance with mean 0 and deviation 1 over its real frames; a constant band becomes zeros.
-
-    Args:
-        features: [batch, frames, bins], padding zero.
-        lengths: [batch], in frames.
-    """
-    real = real_frames(lengths, features.shape[1])[:, :, None]
-    count = lengths.clamp_min(1)[:, None, None].float()
-    centred = (features - features.sum(dim=1, keepdim=True) / count) * real
-    variance = centred.square().sum(dim=1, keepdim=True) / count
-    # Log-mel bands of speech vary by whole units; below 1e-6 there is rounding only (digital silence).
-    scale = torch.where(variance > 1e-6, variance.clamp_min(1e-6).rsqrt(), torch.zeros_like(variance))
-    return centred * scale
+        Normalised features have the mean 0; those that are not have the mean of their utterance.
+        """
+        if isinstance(self.normalise, NoNormalisation):
+            count = (lengths * features.shape[2]).clamp_min(1)[:, None, None]
+            return features.sum((1, 2), keepdim=True) / count
+        return 0.0

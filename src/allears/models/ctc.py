@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
+from pydantic import Tag
 from torch import nn
 
 from allears.layers.augment import SpecAugmentSettings, masked
-from allears.layers.features import BINS, FeatureSettings, KaldiFbank, frame_count, normalised
+from allears.layers.features import FeatureSettings
+from allears.models.conformer import ConformerSettings
 from allears.models.convolutional import ConvolutionalSettings
-from allears.settings import Settings
+from allears.settings import Settings, kind_or
 from allears.types import Loss
 
 if TYPE_CHECKING:
@@ -20,18 +22,24 @@ if TYPE_CHECKING:
     from allears.types import Batch
 
 
+EncoderSettings = Annotated[
+    Annotated[ConvolutionalSettings, Tag("convolutional")] | Annotated[ConformerSettings, Tag("conformer")],
+    kind_or("convolutional"),
+]
+
+
 class ModelSettings(Settings):
     """A recogniser from waveform to loss.
 
     Attributes:
         features: what it hears.
         spec_augment: what is hidden from it in training; none hides nothing.
-        encoder: what it thinks with.
+        encoder: what it thinks with; its ``kind`` is ``convolutional`` unless it is said.
     """
 
     features: FeatureSettings = FeatureSettings()
     spec_augment: SpecAugmentSettings | None = SpecAugmentSettings()
-    encoder: ConvolutionalSettings = ConvolutionalSettings()
+    encoder: EncoderSettings = ConvolutionalSettings()
 
     def build(self, vocabulary: int) -> CtcModel:
         """The model for ``vocabulary`` token ids, 0 being the blank."""
@@ -39,7 +47,7 @@ class ModelSettings(Settings):
 
     def output_frames(self, samples: NDArray[np.int64]) -> NDArray[np.int64]:
         """Frames in which utterances of ``samples`` [n] can place their tokens."""
-        return self.encoder.frames(frame_count(samples))
+        return self.encoder.frames(self.features.frames(samples))
 
 
 class CtcModel(nn.Module):
@@ -48,18 +56,17 @@ class CtcModel(nn.Module):
     def __init__(self, settings: ModelSettings, vocabulary: int) -> None:
         super().__init__()
         self.settings = settings
-        self.fbank = KaldiFbank()
-        self.encoder = settings.encoder.build(BINS)
+        self.frontend = settings.features.build()
+        self.encoder = settings.encoder.build(settings.features.bins)
         self.output = nn.Linear(self.encoder.width, vocabulary)
 
     def log_probabilities(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Float32 log-probabilities [batch, frames, vocabulary] and lengths [batch] in frames."""
-        features, lengths = self.fbank(batch.waveforms, batch.waveform_lengths)
-        if self.settings.features.normalisation == "utterance":
-            features = normalised(features, lengths)
+        features, lengths = self.frontend(batch.waveforms, batch.waveform_lengths)
         if self.training and self.settings.spec_augment is not None:
-            features = masked(features, lengths, batch.frequency_masks, batch.time_masks)
-        states, lengths = self.encoder(features, lengths)
+            fill = self.frontend.hiding_value(features, lengths)
+            features = masked(features, lengths, batch.frequency_masks, batch.time_masks, fill)
+        states, lengths = self.encoder(features.to(self.output.weight.dtype), lengths)
         return self.output(states).float().log_softmax(dim=-1), lengths
 
     def forward(self, batch: Batch) -> Loss:
