@@ -336,10 +336,19 @@ def transcribe(run: Path, inputs: Sequence[Path], world: World) -> list[tuple[st
     return [(str(path), tokenizer.decode(recognised(model, audio.read(str(path)), world))) for path in inputs]
 
 
-def make_tokenizer(source: SourceSettings, out: Path, pieces: int) -> tuple[Tokenizer, str]:
-    """A tokenizer from a dataset's transcripts, written to ``out``, and a remark on it (often empty)."""
+def make_tokenizer(source: SourceSettings, out: Path, values: dict[str, Any]) -> tuple[Tokenizer, str]:
+    """A tokenizer from a dataset's transcripts, written to ``out``, and a remark on it (often empty).
+
+    Args:
+        source: the dataset.
+        out: a folder.
+        values: of `TokenizerSettings`.
+
+    Raises:
+        SettingsError: a value is wrong, or the transcripts hold nothing to learn from.
+    """
+    settings = build(TokenizerSettings, values, "tokenizer")
     collection = Collection.open([source])
-    settings = build(TokenizerSettings, {"pieces": pieces}, "tokenizer")
     made, remark = Tokenizer.train([collection.text(utterance) for utterance in range(len(collection))], settings)
     made.save(out)
     return made, remark

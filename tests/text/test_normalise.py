@@ -123,7 +123,9 @@ def test_a_style_has_a_name() -> None:
         build(NormaliserSettings, "fancy", "test")  # type: ignore[arg-type]
 
 
-LETTERS = st.sampled_from("aZ'’.,<>[]{}/|- \t世界かカ゛ﾞ，。・한e\u0301\u3099\u0301\u064b\u200d\ufe0f\u00adİΣſK👍1２<COMMA>ﷺ")
+LETTERS = st.sampled_from(
+    "aZ'’.,<>[]{}/|- \t世界かカ゛ﾞ，。・한e\u0301\u3099\u0301\u064b\u200d\ufe0f\u00adİΣſK👍1２<COMMA>ﷺ"
+)
 
 
 @given(

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from allears.errors import PlanError
 from allears.loading.collection import Collection
@@ -16,13 +19,15 @@ from allears.text.tokenizer import Tokenizer, TokenizerSettings
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from allears.loading.collection import SourceSettings
     from allears.world import World
 
     Frames = Callable[[NDArray[np.int64]], NDArray[np.int64]]
+
+SAMPLED = 10_000
+"""Texts that are looked at to name the unknown characters."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +88,7 @@ def gather(
     world.barrier()
     made = Tokenizer.load(folder / "tokenizer")
     counts = token_counts(collection, made)
-    usable = _usable(collection, counts, plan, output_frames, tell)
+    usable = _usable(collection, counts, plan, tokenizer.most_unknown, made, output_frames, tell)
     collection, counts = collection.only(usable), counts[usable]
     return Material(collection, EpochPlans(collection.lengths, counts[:, 0], plan, seed), held, made)
 
@@ -105,25 +110,61 @@ def _usable(
     collection: Collection,
     counts: NDArray[np.int32],
     plan: PlanSettings,
+    most_unknown: float,
+    tokenizer: Tokenizer,
     output_frames: Frames,
     tell: Callable[[str], None],
 ) -> NDArray[np.bool_]:
     """Which utterances [n] can be trained on."""
+    tokens, frames, unknown = counts.T
     limited = limits(collection.lengths, plan)
-    wordless = limited.usable & (counts[:, 0] == 0)
-    crowded = limited.usable & ~wordless & (output_frames(collection.lengths) < counts[:, 1])
-    left_out = {
-        **limited.left_out,
-        "without a token left of their text": int(wordless.sum()),
-        "of more tokens than the model has frames, so that CTC cannot align them": int(crowded.sum()),
-    }
-    found = [f"{number:,} are {rule}" for rule, number in left_out.items() if number]
-    usable: NDArray[np.bool_] = limited.usable & ~wordless & ~crowded
+    usable = limited.usable
+    if (usable & (unknown > 0)).any():
+        tell(_strange(collection, usable & (unknown > 0), tokenizer))
+    left_out = [f"{number:,} are {rule}" for rule, number in limited.left_out.items() if number]
+    for why, remedy, at in (
+        ("without a token left of their text", "", tokens == 0),
+        (
+            f"of more unknown tokens than tokenizer.most_unknown ({most_unknown:g} of all) allows",
+            "use a tokenizer made from such texts",
+            ~np.bool_(tokenizer.writes_bytes) & (unknown > most_unknown * tokens),
+        ),
+        (
+            "of more tokens than the model has frames, so that CTC cannot align them",
+            "use a tokenizer of fewer and longer tokens, such as words or more pieces, or a model that subsamples less",
+            output_frames(collection.lengths) < frames,
+        ),
+    ):
+        out = usable & at
+        usable = usable & ~out
+        if out.any():
+            ids = f"such as {', '.join(collection.id(int(n)) for n in np.flatnonzero(out)[:3])}"
+            left_out.append(f"{int(out.sum()):,} are {why} ({'; '.join(filter(None, (ids, remedy)))})")
+    found = ", ".join(left_out)
     if not usable.any():
         raise PlanError(
-            f"train: none of the {len(collection):,} utterances can be trained on: {', '.join(found)}; "
-            "check the transcripts, or use a tokenizer with more pieces."
+            f"train: none of the {len(collection):,} utterances can be trained on: {found}; check the transcripts and "
+            "the tokenizer."
         )
     if found:
-        tell(f"{int((~usable).sum()):,} of {len(collection):,} utterances are left out: {', '.join(found)}.")
+        tell(f"{int((~usable).sum()):,} of {len(collection):,} utterances are left out: {found}.")
     return usable
+
+
+def _strange(collection: Collection, at: NDArray[np.bool_], tokenizer: Tokenizer) -> str:
+    """What to say of the utterances [n] that hold characters without a token of their own."""
+    rows = np.flatnonzero(at)
+    # A sample is enough to name the most frequent, and a million texts would take a minute.
+    sample = rows[:: max(1, len(rows) // SAMPLED)]
+    counts = Counter(unit for row in sample for unit in tokenizer.unknown(collection.text(int(row))))
+    units = ", ".join(f"{unit!r} {count:,} times" for unit, count in sorted(counts.items(), key=_often)[:5])
+    among = f"of {len(sample):,} of these " if len(sample) < len(rows) else ""
+    return (
+        f"{len(rows):,} of {len(at):,} utterances hold {'words' if tokenizer.kind == 'words' else 'characters'} that "
+        f"have no token of their own, and become {'bytes' if tokenizer.writes_bytes else 'the unknown token'}: the "
+        f"most frequent {among}are {units}."
+    )
+
+
+def _often(counted: tuple[str, int]) -> tuple[int, str]:
+    return -counted[1], counted[0]

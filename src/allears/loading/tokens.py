@@ -1,4 +1,6 @@
-"""How many tokens each utterance has: known before training, so that a step's gradient can be scaled by its count.
+"""How many tokens each utterance has, and how many of them stand for characters that the tokenizer does not know.
+
+Known before training, so that a step's gradient can be scaled by its count, and what cannot be learnt is left out.
 
 Counted once for a dataset and a tokenizer, and kept beside the dataset under the digest of both.
 """
@@ -23,22 +25,25 @@ if TYPE_CHECKING:
 
 
 def token_counts(collection: Collection, tokenizer: Tokenizer) -> NDArray[np.int32]:
-    """(tokens, frames that CTC needs for them) of each utterance [n, 2]."""
+    """(tokens, frames that CTC needs for them, unknown tokens) of each utterance [n, 3].
+
+    Unknown are the unknown token and the bytes of a character that has no token of its own.
+    """
     counted = [_of_dataset(index, tokenizer)[rows] for index, rows in collection.parts]
-    return np.concatenate(counted) if counted else np.zeros((0, 2), dtype=np.int32)
+    return np.concatenate(counted) if counted else np.zeros((0, 3), dtype=np.int32)
 
 
 def _of_dataset(index: Index, tokenizer: Tokenizer) -> NDArray[np.int32]:
-    path = index.folder / "cache" / f"tokens-{digest(index.digest, tokenizer.digest)[:16]}.npy"
+    path = index.folder / "cache" / f"targets-{digest(index.digest, tokenizer.digest)[:16]}.npy"
     with contextlib.suppress(OSError, ValueError, EOFError):  # absent or damaged: counted anew
         counts = np.load(path, mmap_mode="r", allow_pickle=False)
-        if counts.shape == (len(index), 2) and counts.dtype == np.int32:
+        if counts.shape == (len(index), 3) and counts.dtype == np.int32:
             return np.asarray(counts)
-    counts = np.zeros((len(index), 2), dtype=np.int32)
+    counts = np.zeros((len(index), 3), dtype=np.int32)
     with Progress("counting tokens", len(index), "utterances") as progress:
         for row in range(len(index)):
             tokens = tokenizer.encode(index.text(row))
-            counts[row] = len(tokens), ctc_frames(tokens)
+            counts[row] = len(tokens), ctc_frames(tokens), tokenizer.unknown_tokens(tokens)
             progress.advance()
     try:
         with written(path) as file:
