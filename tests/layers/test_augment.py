@@ -61,3 +61,12 @@ def test_time_bands_are_shares_of_the_utterance_not_of_the_batch() -> None:
 
 def test_an_utterance_without_frames_is_no_trouble() -> None:
     assert masked(torch.ones(1, 1, 4), torch.tensor([0]), bands((0.0, 0.5)), bands((0.0, 1.0))).shape == (1, 1, 4)
+
+
+def test_each_utterance_is_filled_with_its_own_value_and_padding_is_left_alone() -> None:
+    features = torch.ones(2, 6, 4)
+    features[1, 3:] = 0
+    every, none = bands((0.5, 1.0)).expand(2, -1, -1), torch.zeros(2, 0, 2)
+    found = masked(features, torch.tensor([6, 3]), every, none, torch.tensor([7.0, -9.0])[:, None, None])
+    assert found[0].tolist() == [[1, 1, 7, 7]] * 6
+    assert found[1].tolist() == [[1, 1, -9, -9]] * 3 + [[0, 0, 0, 0]] * 3
