@@ -74,18 +74,27 @@ def test_mostly_unknown_texts_are_left_out_and_the_others_kept(dataset_of_script
     made, _ = Tokenizer.train(["low mid high"] * 2, TokenizerSettings(kind="characters"))
     made.save(tmp_path / "made")
     material, said = gathered(dataset_of_scripts, tmp_path, path=str(tmp_path / "made"))
-    assert ids(material) == ["u0", "u1", "u2", "u5", "u6"]
+    assert ids(material) == ["u0", "u1", "u2", "u4", "u5", "u6"]
     assert len(material.validation["v"]) == len(TEXTS)  # what is only scored is never tokenised
     (strange, left_out) = said
     assert strange.startswith("2 of 7 utterances hold characters that have no token of their own")
-    assert "the unknown token: the most frequent are 'о' 2 times" in strange
-    assert left_out.startswith("2 of 7 utterances are left out: 2 are of more unknown tokens than tokenizer.most_unk")
-    assert "such as u3, u4" in left_out
-    material, said = gathered(dataset_of_scripts, tmp_path, path=str(tmp_path / "made"), most_unknown=0.4)
-    assert ids(material) == ["u0", "u1", "u2", "u4", "u5", "u6"]
+    assert "the unknown token; the most frequent are 'о' 2 times" in strange
+    assert left_out.startswith("1 of 7 utterances are left out: 1 are of more unknown tokens than tokenizer.most_unk")
+    assert "such as u3;" in left_out
+    material, said = gathered(dataset_of_scripts, tmp_path, path=str(tmp_path / "made"), most_unknown=0.2)
+    assert ids(material) == ["u0", "u1", "u2", "u5", "u6"]
+    assert "such as u3, u4;" in said[-1]
     material, said = gathered(dataset_of_scripts, tmp_path, path=str(tmp_path / "made"), most_unknown=1)
     assert len(material.collection) == len(TEXTS)
     assert len(said) == 1
+
+
+def test_another_script_is_left_out_by_pieces_too(dataset_of_scripts: Path, tmp_path: Path) -> None:
+    made, _ = Tokenizer.train(["low mid high"] * 2, TokenizerSettings(pieces=16))
+    made.save(tmp_path / "made")
+    material, _ = gathered(dataset_of_scripts, tmp_path, path=str(tmp_path / "made"))
+    assert "u3" not in ids(material)
+    assert "u4" in ids(material)
 
 
 def test_bytes_reject_nothing(dataset_of_scripts: Path, tmp_path: Path) -> None:

@@ -57,6 +57,8 @@ def test_bytes_come_by_default_where_there_is_room() -> None:
 def test_too_few_pieces_for_the_letters() -> None:
     with pytest.raises(SettingsError, match=r"tokenizer\.pieces is 100: must be at least 272 .* and 256 bytes"):
         train(LINES, 100, True)
+    with pytest.raises(SettingsError, match=r"tokenizer\.kind to characters or mixed for CJK"):
+        train(["今天天气很好我们去公园"], 8, None)
     assert train(LINES, 272, True)[0].size == 272
 
 

@@ -161,7 +161,7 @@ def _strange(collection: Collection, at: NDArray[np.bool_], tokenizer: Tokenizer
     among = f"of {len(sample):,} of these " if len(sample) < len(rows) else ""
     return (
         f"{len(rows):,} of {len(at):,} utterances hold {'words' if tokenizer.kind == 'words' else 'characters'} that "
-        f"have no token of their own, and become {'bytes' if tokenizer.writes_bytes else 'the unknown token'}: the "
+        f"have no token of their own, which become {'bytes' if tokenizer.writes_bytes else 'the unknown token'}; the "
         f"most frequent {among}are {units}."
     )
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import sentencepiece
 
 from allears.errors import SettingsError
-from allears.text.spacing import runs, spaced
+from allears.text.spacing import is_cjk, runs, spaced
 from allears.text.vocabulary import BLANK, FIRST, UNKNOWN
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def train(lines: list[str], wanted: int, byte_fallback: bool | None) -> tuple[Pi
         except RuntimeError as error:
             bound = re.search(r"<= (\d+)\.$", str(error).strip())
             if bound is None:
-                raise _too_few(wanted, with_bytes, error) from error
+                raise _too_few(lines, wanted, with_bytes, error) from error
             pieces = int(bound.group(1))
             if byte_fallback is None and with_bytes and pieces < ENOUGH_FOR_BYTES:
                 with_bytes, pieces = False, wanted
@@ -133,15 +133,19 @@ def train(lines: list[str], wanted: int, byte_fallback: bool | None) -> tuple[Pi
     return Pieces(model), f"tokenizer: these transcripts support {pieces} pieces, not {wanted}; {pieces} are used."
 
 
-def _too_few(pieces: int, with_bytes: bool, error: RuntimeError) -> SettingsError:
+def _too_few(lines: list[str], pieces: int, with_bytes: bool, error: RuntimeError) -> SettingsError:
     needed = re.search(r"\d+ vs (\d+)", str(error))
     if needed is None:
         return SettingsError(f"tokenizer.pieces is {pieces}: {error}.")
-    remedy = "raise it, or set tokenizer.byte_fallback=false" if with_bytes else "raise it"
-    least = f"at least {needed.group(1)} for the letters of these transcripts{' and 256 bytes' if with_bytes else ''}"
+    remedies = [
+        "raise it",
+        *(["set tokenizer.byte_fallback=false"] if with_bytes else []),
+        *(["set tokenizer.kind to characters or mixed for CJK text"] if any(map(is_cjk, "".join(lines))) else []),
+        "raise tokenizer.minimum_count, which leaves out rare letters",
+    ]
     return SettingsError(
-        f"tokenizer.pieces is {pieces}: must be {least}; {remedy}, or raise tokenizer.minimum_count, which leaves out "
-        "rare letters."
+        f"tokenizer.pieces is {pieces}: must be at least {needed.group(1)} for the letters of these transcripts"
+        f"{' and 256 bytes' if with_bytes else ''}; {', or '.join(remedies)}."
     )
 
 

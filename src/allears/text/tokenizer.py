@@ -40,7 +40,8 @@ class TokenizerSettings(Settings):
         minimum_count: characters (or words, for ``words``) that occur less often get no token of their own.
         byte_fallback: whether 256 of the pieces are bytes, in which any character can be written; otherwise what is
             not in the vocabulary is the unknown token. None means from 512 pieces on.
-        most_unknown: utterances with a greater share of unknown tokens are not trained on.
+        most_unknown: utterances with a greater share of unknown tokens are not trained on. (A sentence of another
+            script is half unknown tokens in pieces, the spaces being known.)
         sentences: how many transcripts it is trained on at most.
         path: folder of a tokenizer made before; then nothing is trained.
         text: what is done to a transcript first.
@@ -50,7 +51,7 @@ class TokenizerSettings(Settings):
     pieces: int = Field(default=128, ge=8, le=100_000)
     minimum_count: int = Field(default=2, ge=1)
     byte_fallback: bool | None = None
-    most_unknown: float = Field(default=0.2, ge=0, le=1)
+    most_unknown: float = Field(default=0.4, ge=0, le=1)
     sentences: int = Field(default=1_000_000, ge=1)
     path: str | None = None
     text: NormaliserSettings = NormaliserSettings()
