@@ -110,12 +110,19 @@ class Collection:
             [(index, rows[chosen[begins[n] : begins[n + 1]]]) for n, (index, rows) in enumerate(self.parts)]
         )
 
-    def at_most(self, hours: float, purpose: str) -> Collection:
-        """A part of at most ``hours`` (but one utterance), chosen by key, for ``purpose``: the same everywhere."""
+    def sample(self, hours: float, purpose: str) -> NDArray[np.int64]:
+        """Utterances of at most ``hours`` in all, at least one if there is any, in an order given by their keys.
+
+        The choice for a ``purpose`` is the same everywhere, and hardly changes when a corpus grows.
+        """
         order = np.argsort(seeding.hashed(self.keys, seeding.key(purpose)), kind="stable")
-        ends = np.cumsum(self.lengths[order])
+        enough = np.searchsorted(np.cumsum(self.lengths[order]), hours * 3600 * SAMPLE_RATE, side="right")
+        return order[: max(int(enough), 1)]
+
+    def at_most(self, hours: float, purpose: str) -> Collection:
+        """The utterances of `sample`, in their own order."""
         chosen = np.zeros(len(self), dtype=bool)
-        chosen[order[: max(1, int(np.searchsorted(ends, hours * 3600 * SAMPLE_RATE, side="right")))]] = True
+        chosen[self.sample(hours, purpose)] = True
         return self.only(chosen)
 
     def hold_out(self) -> tuple[Collection, Collection, str]:

@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 import torch
 
-from allears import seeding
 from allears.errors import AudioError, PlanError
 from allears.loading.collate import collate
 from allears.reporting import Progress
-from allears.types import SAMPLE_RATE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,7 +24,6 @@ if TYPE_CHECKING:
 
 CHUNK = 8
 """Utterances whose sums are made together; fixed, for it is the order of the additions."""
-_CHOICE = seeding.key("feature statistics")
 _STEP = 2.0**-10
 """Statistics are rounded to multiples of it: what is left of a different order of additions vanishes."""
 
@@ -43,8 +40,7 @@ def feature_statistics(
 ) -> tuple[Tensor, Tensor]:
     """Mean and deviation of each band before normalisation, each float32 [bins], on every rank.
 
-    Utterances are chosen by a hash of their keys, so the choice hardly changes when a corpus grows; those whose audio
-    cannot be used are passed over.
+    Utterances whose audio cannot be used are passed over.
 
     Args:
         collection: the utterances.
@@ -56,7 +52,7 @@ def feature_statistics(
     Raises:
         PlanError: no utterance can be used.
     """
-    chosen = _chosen(collection, hours)
+    chosen = collection.sample(hours, "feature statistics")
     chunks = [chosen[begin : begin + CHUNK].tolist() for begin in range(0, len(chosen), CHUNK)]
     mine: dict[int, NDArray[np.float64]] = {}
     with Progress("measuring features", len(chosen) if world.leads else 0, "utterances") as progress:
@@ -77,13 +73,6 @@ def feature_statistics(
     rounded = (np.stack((mean, deviation)) / _STEP).round() * _STEP
     found = torch.from_numpy(rounded.astype(np.float32))
     return found[0], found[1]
-
-
-def _chosen(collection: Collection, hours: float) -> NDArray[np.int64]:
-    """Utterances of up to ``hours`` in all, at least one if there is any, in an order given by their keys."""
-    order = np.argsort(seeding.hashed(collection.keys, _CHOICE), kind="stable")
-    enough = np.searchsorted(np.cumsum(collection.lengths[order]), hours * 3600 * SAMPLE_RATE, side="right")
-    return order[: max(int(enough), 1)]
 
 
 def _sums(
