@@ -13,9 +13,9 @@ LAYERS = (
     ("manifest", "audio", "text", "layers", "scoring"),
     ("corpora", "shards", "models", "synthesis"),
     ("loading", "decoding"),
-    ("training", "evaluation", "cluster"),
+    ("training", "evaluation", "cluster", "pictures"),
     ("run",),
-    ("demo",),
+    ("demo", "inspection"),
     ("configs",),
     ("cli",),
 )

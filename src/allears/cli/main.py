@@ -13,6 +13,7 @@ import typer
 from allears import __version__
 from allears.cli.demo import demo
 from allears.cli.evaluate import evaluate
+from allears.cli.inspect import batch, run, utterance
 from allears.cli.prepare import prepare
 from allears.cli.synthesize import synthesize
 from allears.cli.tokenizer import tokenizer
@@ -41,17 +42,22 @@ def _interruptible(command: Callable[..., None]) -> Callable[..., None]:
     """``command``, ending with `INTERRUPTED` after Ctrl-C (typer itself would end with 1)."""
 
     @functools.wraps(command)
-    def run(*arguments: object, **options: object) -> None:
+    def interruptible(*arguments: object, **options: object) -> None:
         try:
             command(*arguments, **options)
         except KeyboardInterrupt:
             sys.exit(INTERRUPTED)
 
-    return run
+    return interruptible
 
 
 for _command in (demo, synthesize, prepare, tokenizer, train, evaluate, transcribe):
     app.command()(_interruptible(_command))
+
+_inspect = typer.Typer(no_args_is_help=True, help="Pictures of an utterance, of a step, of runs.")
+for _command in (utterance, batch, run):
+    _inspect.command()(_interruptible(_command))
+app.add_typer(_inspect, name="inspect")
 
 
 @app.callback(invoke_without_command=True)
