@@ -126,7 +126,7 @@ def _usable(
         ("without a token left of their text", "", tokens == 0),
         (
             f"of more unknown tokens than tokenizer.most_unknown ({most_unknown:g} of all) allows",
-            "use a tokenizer made from such texts",
+            "use a tokenizer made from more texts like these, or raise that",
             ~np.bool_(tokenizer.writes_bytes) & (unknown > most_unknown * tokens),
         ),
         (
