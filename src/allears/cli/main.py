@@ -55,8 +55,8 @@ for _command in (demo, synthesize, prepare, tokenizer, train, evaluate, transcri
     app.command()(_interruptible(_command))
 
 _inspect = typer.Typer(no_args_is_help=True, help="Pictures of an utterance, of a step, of runs.")
-for _command in (utterance, batch, run):
-    _inspect.command()(_interruptible(_command))
+for _view in (utterance, batch, run):
+    _inspect.command()(_interruptible(_view))
 app.add_typer(_inspect, name="inspect")
 
 
