@@ -48,35 +48,48 @@ def batched(waveforms: list[np.ndarray[Any, Any]]) -> tuple[torch.Tensor, torch.
     return padded, torch.tensor([len(waveform) for waveform in waveforms])
 
 
-def compared(only_what_sounds: bool) -> Iterator[tuple[str, float]]:
+def compared(only_what_sounds: bool, device: str = "cpu") -> Iterator[tuple[str, float]]:
     """(what, the greatest difference from the reference) of each signal, alone and in a batch with the others.
 
     Args:
         only_what_sounds: leave out bands below 1e-6 of the frame's greatest, which hold rounding noise of the FFT.
+        device: where the features are made.
     """
     with np.load(GOLDEN) as reference:
         waveforms = [reference[f"{signal}.resampled16k"].ravel().astype(np.float32) * 32768 for signal in SIGNALS]
         for (kind, normalisation), name in REFERENCES.items():
-            made = frontend(kind, normalisation)
-            together, _ = made(*batched(waveforms))
+            made = frontend(kind, normalisation).to(device)
+            together, _ = made(*(tensor.to(device) for tensor in batched(waveforms)))
             for row, (signal, waveform) in enumerate(zip(SIGNALS, waveforms, strict=True)):
                 wanted = torch.from_numpy(reference[f"{signal}.{name}"])
                 wanted = wanted if kind == "kaldi_fbank" else wanted.T
                 if (signal, normalisation) == ("silence", "utterance_scalar"):
                     wanted = torch.zeros_like(wanted)  # the reference's are rounding noise over a deviation near 0
-                energies = made.extract(*batched([waveform]))[0][0].exp()
+                single = [tensor.to(device) for tensor in batched([waveform])]
+                energies = made.extract(*single)[0][0].exp().cpu()
                 heard = energies >= (1e-6 if only_what_sounds else 0) * energies.amax(dim=1, keepdim=True)
                 assert heard.sum(dim=1).min() >= 3
-                alone, lengths = made(*batched([waveform]))
+                alone, lengths = made(*single)
                 assert lengths.tolist() == [len(wanted)] == [alone.shape[1]]
                 for found in (alone[0], together[row, : len(wanted)]):
-                    yield f"{signal} {name}", (found - wanted)[heard].abs().max().item()
+                    yield f"{signal} {name}", (found.cpu() - wanted)[heard].abs().max().item()
 
 
 @golden
 def test_features_are_those_of_the_reference() -> None:
     found = list(compared(only_what_sounds=True))
     assert len(found) == 2 * len(SIGNALS) * len(REFERENCES)
+    assert [(what, error) for what, error in found if not error < 1e-3] == []
+
+
+@golden
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+def test_features_of_a_gpu_are_those_of_the_reference_with_tf32_allowed() -> None:
+    torch.set_float32_matmul_precision("high")
+    try:
+        found = list(compared(only_what_sounds=True, device="cuda"))
+    finally:
+        torch.set_float32_matmul_precision("highest")
     assert [(what, error) for what, error in found if not error < 1e-3] == []
 
 
