@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -55,11 +56,12 @@ def feature_statistics(
     chosen = collection.sample(hours, "feature statistics")
     chunks = [chosen[begin : begin + CHUNK].tolist() for begin in range(0, len(chosen), CHUNK)]
     mine: dict[int, NDArray[np.float64]] = {}
-    with Progress("measuring features", len(chosen) if world.leads else 0, "utterances") as progress:
+    shown = Progress("measuring features", len(chosen), "utterances") if world.leads else nullcontext()
+    with shown as progress:
         for number in range(world.rank, len(chunks), world.size):
             if (part := _sums(chunks[number], reader, frontend, world.device)) is not None:
                 mine[number] = part
-            if world.leads:
+            if progress is not None:
                 # The other ranks are about as far.
                 progress.advance(sum(map(len, chunks[number : number + world.size])))
         sums = {number: part for shared in world.gather(mine) for number, part in shared.items()}
