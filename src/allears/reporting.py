@@ -46,7 +46,8 @@ def table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> N
         drawn.add_column(name, justify="left" if column == 0 else "right")
     for row in rows:
         drawn.add_row(*row)
-    Console(soft_wrap=not sys.stdout.isatty()).print(drawn)
+    # A name in brackets is a name: neither markup nor an emoji.
+    Console(soft_wrap=not sys.stdout.isatty(), markup=False, emoji=False).print(drawn)
 
 
 def duration(seconds: float) -> str:

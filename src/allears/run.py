@@ -15,16 +15,19 @@ import torch
 from pydantic import Field, field_validator
 
 from allears import seeding
-from allears.audio import files as audio
 from allears.cluster.environment import describe, remarks
-from allears.evaluation import result
-from allears.evaluation.transcribe import hypotheses, recognised
+from allears.errors import AllearsError, SettingsError
+from allears.evaluation import result, transcripts
+from allears.evaluation.recordings import transcribed_files
+from allears.evaluation.transcribe import BatchLimits, Transcript, hypotheses, transcribed
 from allears.files import locked, removed, write_json, write_yaml
 from allears.loading.collection import Collection, SourceSettings
 from allears.loading.example import ExampleReader
 from allears.loading.loader import Loader, LoaderSettings
 from allears.loading.material import Material, gather
 from allears.loading.plan import PlanSettings, subtrees
+from allears.loading.statistics import feature_statistics
+from allears.manifest import manifest
 from allears.models.ctc import CtcModel, ModelSettings
 from allears.reporting import say
 from allears.settings import Settings, build, read
@@ -41,8 +44,9 @@ from allears.training.step import Stepper
 from allears.types import SAMPLE_RATE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
+    from allears.types import Utterance
     from allears.world import World
 
 _INITIAL = seeding.key("initial weights")
@@ -221,6 +225,8 @@ def _initial_model(
         said = take(model, place, settings.init_from.part, same)
         if world.leads:
             say(f"init_from: {said}")
+    if model.frontend.lacks_statistics():
+        model.frontend.set_statistics(*feature_statistics(material.collection, reader, model.frontend, world))
     return model
 
 
@@ -294,12 +300,21 @@ def _announce(
 
 
 def load(run: Path, world: World) -> tuple[CtcModel, Tokenizer, Path]:
-    """The newest model of a run, or the model of a checkpoint folder: model, tokenizer, checkpoint.
+    """The model that stands for a run, or that of a checkpoint folder: model, tokenizer, checkpoint.
+
+    The first rank chooses, so that all have the same one even while the run goes on.
 
     Raises:
         CheckpointError: there is none, or it is damaged.
     """
-    path = run if (run / "state.json").exists() else checkpoint.newest(run)
+    path: Path | AllearsError = run
+    try:
+        path = chosen(run) if world.leads else run
+    except AllearsError as error:
+        path = error
+    path = world.from_leader(path)
+    if isinstance(path, AllearsError):  # on all ranks: none waits for another
+        raise path
     checkpoint.load_position(path)
     settings = build(RunSettings, read(str(path / "settings.yaml")), str(path / "settings.yaml"))
     tokenizer = Tokenizer.load(path / "tokenizer")
@@ -308,32 +323,89 @@ def load(run: Path, world: World) -> tuple[CtcModel, Tokenizer, Path]:
     return model.to(world.device).eval(), tokenizer, path
 
 
-def evaluate(run: Path, source: SourceSettings, name: str, world: World) -> dict[str, Any]:
-    """Decode a dataset with the newest model of ``run``, count errors, keep both in ``run/evaluation/name``."""
+def evaluate(
+    run: Path,
+    source: SourceSettings,
+    name: str | None,
+    world: World,
+    out: Path | None = None,
+    normaliser: str = result.NORMALISER,
+    batch: int | None = None,
+    worst: int = result.WORST,
+) -> dict[str, Any]:
+    """Decode a dataset, count errors, keep both in ``out`` or in the run's ``evaluation/name``; the same on every rank.
+
+    Args:
+        run: a run or one of its checkpoints.
+        source: the dataset.
+        name: of the result; none names it after the dataset, the split and the checkpoint.
+        world: shares the work.
+        out: folder of the result.
+        normaliser: see `allears.scoring.normalise`.
+        batch: utterances decoded at a time at most.
+        worst: how many utterances the result tells of.
+
+    Raises:
+        AllearsError: see `allears.errors`.
+    """
+    parts = [Path(source.dataset).resolve().name, source.split, run.resolve().name if result.is_checkpoint(run) else ""]
+    name = name or "-".join(part for part in parts if part)
+    folder = result.place(run, name, out)
+    result.scored([], normaliser)  # a wrong name is told before the work
     model, tokenizer, path = load(run, world)
     collection = Collection.open([source])
     with ExampleReader(collection, tokenizer, 0, None) as reader:
-        found = hypotheses(model, collection, reader, tokenizer, world)
-    rates = result.rates(found, collection.languages())
-    rates |= {"run": str(run), "checkpoint": path.name, "dataset": source.dataset, "split": source.split}
+        limits = BatchLimits(utterances=batch)
+        found = hypotheses(model, collection, reader, tokenizer, world, limits, task=f"evaluate {name}")
+    rates: dict[str, Any] = {}
     if world.leads:
-        result.keep(run / "evaluation" / name, rates, found)
-    world.barrier()
-    return rates
+        scored = result.scored(found, normaliser)
+        rates = {
+            **result.summary(scored, collection.languages(), normaliser, worst),
+            "name": name,
+            "folder": str(folder),
+            "run": str(run),
+            "checkpoint": path.name,
+            "dataset": source.dataset,
+            "split": source.split,
+        }
+        result.keep(folder, rates, scored)
+    return world.from_leader(rates)
 
 
-def transcribe(run: Path, inputs: Sequence[Path], world: World) -> list[tuple[str, str]]:
-    """(name, text) of audio files, or of every utterance of a dataset, by the newest model of ``run``.
+def transcribe(
+    run: Path, inputs: Sequence[Path], world: World, split: str | None = None, out: Path | None = None
+) -> list[tuple[str, Transcript]]:
+    """(name, what is said) of audio files, or of every utterance of a dataset; the same on every rank.
+
+    Args:
+        run: a run or one of its checkpoints.
+        inputs: files, or one dataset.
+        world: shares the work.
+        split: a part of the dataset.
+        out: manifest to write.
 
     Raises:
-        AudioError: a file cannot be read.
+        AllearsError: see `allears.errors`; a file that cannot be read is told of in its transcript instead.
     """
+    if out is not None:
+        transcripts.check_out(out, inputs)
+    whole = len(inputs) == 1 and inputs[0].is_dir()
+    if split is not None and not whole:
+        raise SettingsError(f"--split {split} is for a dataset, and the inputs are files; leave it out.")
     model, tokenizer, _ = load(run, world)
-    if len(inputs) == 1 and inputs[0].is_dir():
-        collection = Collection.open([SourceSettings(dataset=str(inputs[0]))])
+    lines: Iterable[Utterance]
+    if whole:
+        collection = Collection.open([SourceSettings(dataset=str(inputs[0]), split=split)])
         with ExampleReader(collection, tokenizer, 0, None) as reader:
-            return [(one.id, one.text) for one in hypotheses(model, collection, reader, tokenizer, world)]
-    return [(str(path), tokenizer.decode(recognised(model, audio.read(str(path)), world))) for path in inputs]
+            found = transcribed(model, collection, reader, tokenizer, world, BatchLimits(), task="transcribe")
+        names, lines = [collection.id(n) for n in range(len(collection))], transcripts.of_dataset(collection, found)
+    else:
+        found = transcribed_files(model, inputs, tokenizer, world, BatchLimits())
+        names, lines = [str(path) for path in inputs], transcripts.of_files(inputs, found)
+    if out is not None and world.leads:
+        manifest.write(out, lines)
+    return list(zip(names, found, strict=True))
 
 
 def make_tokenizer(source: SourceSettings, out: Path, values: dict[str, Any]) -> tuple[Tokenizer, str]:

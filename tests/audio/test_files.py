@@ -166,3 +166,43 @@ def test_real_speech(corpus: str) -> None:
     for path in sorted((REAL / corpus / "audio").iterdir())[:5]:
         about = soundfile.info(path)
         assert abs(len(read(str(path))) - about.frames * 16_000 / about.samplerate) <= 1
+
+
+def in_blocks(path: Path | str) -> NDArray[np.int16]:
+    with AudioFile(str(path)) as file:
+        return np.concatenate([np.zeros(0, dtype=np.int16), *file.blocks()])
+
+
+@pytest.mark.parametrize("rate", [8_000, 16_000, 22_050, 44_100])
+@pytest.mark.parametrize("channels", [1, 2])
+@pytest.mark.parametrize("subtype", ["PCM_16", "FLOAT"])
+def test_blocks_are_the_whole_to_the_bit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rate: int, channels: int, subtype: str
+) -> None:
+    samples = np.random.default_rng(0).uniform(-0.9, 0.9, (50_021, channels))
+    soundfile.write(tmp_path / "a.wav", samples, rate, subtype=subtype)
+    whole = read(str(tmp_path / "a.wav"))
+    monkeypatch.setattr("allears.audio.files._BLOCK", 4099)
+    np.testing.assert_array_equal(in_blocks(tmp_path / "a.wav"), whole)
+
+
+def test_blocks_of_silence_are_silence(tmp_path: Path) -> None:
+    soundfile.write(tmp_path / "a.wav", np.zeros(44_100, dtype=np.int16), 44_100)
+    assert in_blocks(tmp_path / "a.wav").tolist() == [0] * 16_000
+
+
+def test_blocks_come_before_the_damage_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "a.wav"
+    soundfile.write(path, noise(32_000), 16_000)
+    path.write_bytes(path.read_bytes()[: 44 + 16_000 * 2])
+    with AudioFile(str(path)) as file:
+        blocks = file.blocks()
+        np.testing.assert_array_equal(next(blocks), noise(32_000)[:16_000])
+        with pytest.raises(AudioError, match=r"cut off: 1\.00 of 2\.00 s"):
+            next(blocks)
+
+
+def test_blocks_of_nothing_are_an_error(tmp_path: Path) -> None:
+    soundfile.write(tmp_path / "a.wav", np.zeros(0, dtype=np.int16), 16_000)
+    with pytest.raises(AudioError, match="has no samples"):
+        in_blocks(tmp_path / "a.wav")

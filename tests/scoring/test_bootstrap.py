@@ -32,7 +32,7 @@ def share_covered(blind: bool) -> float:
 
 def test_an_interval_over_speakers_holds_the_true_rate() -> None:
     assert share_covered(blind=False) >= 0.88
-    assert share_covered(blind=True) <= 0.8  # utterances of one speaker err together
+    assert share_covered(blind=True) <= 0.85  # utterances of one speaker err together
 
 
 def test_speakers_are_drawn_where_there_are_enough() -> None:

@@ -19,6 +19,7 @@ from allears.errors import AudioError
 from allears.types import SAMPLE_RATE
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from types import TracebackType
 
     from numpy.typing import NDArray
@@ -88,6 +89,37 @@ class AudioFile:
         if waveform.min() == waveform.max():
             raise AudioError(SILENT, f"{self.path}: all samples{_between(start, duration)} are {waveform[0]}.")
         return waveform
+
+    def blocks(self) -> Iterator[NDArray[np.int16]]:
+        """The same samples as `read` of the whole file, in blocks [n] and bounded memory; silence is no error.
+
+        Raises:
+            AudioError: the file is damaged or empty; what lies before has been given.
+        """
+        stream = soxr.ResampleStream(self.rate, SAMPLE_RATE, 1, dtype="float32", quality="HQ")
+        frames = 0
+        for block in self._blocks(0, self.frames):
+            frames += len(block)
+            if block.dtype == np.int16 and self.rate == SAMPLE_RATE:
+                yield block
+            else:
+                yield _rounded(self._resampled(stream, _scaled(block, self.path), last=False))
+        if self.rate != SAMPLE_RATE and frames:
+            yield _rounded(self._resampled(stream, np.zeros(0, dtype=np.float32), last=True))
+        self._check_length(0, self.frames, frames)
+        if not frames:
+            raise AudioError(EMPTY, f"{self.path} has no samples.")
+
+    def _resampled(self, stream: Any, samples: NDArray[np.float32], last: bool) -> NDArray[np.float32]:
+        """What ``stream`` gives out for ``samples`` [n]; it holds some back until the last ones."""
+        if self.rate == SAMPLE_RATE:
+            return samples
+        try:
+            return stream.resample_chunk(samples, last)  # type: ignore[no-any-return]
+        except (ValueError, RuntimeError) as error:
+            raise AudioError(
+                UNREADABLE, f"{self.path}: {self.rate} Hz cannot be resampled: {_reason(error)}."
+            ) from error
 
     def _bounds(self, start: float, duration: float | None) -> tuple[int, int]:
         """First and last + 1 frame of a segment, checked against the file's own length."""
@@ -171,16 +203,26 @@ def _int16_at_16k(samples: NDArray[Any], rate: int, path: str) -> NDArray[np.int
     """Resample [n] to 16 kHz where needed; floats are clipped and rounded to the range of int16."""
     if samples.dtype == np.int16 and rate == SAMPLE_RATE:
         return samples
-    scaled = samples.astype(np.float32) * np.float32(1.0 if samples.dtype == np.int16 else 32768.0)
-    if not np.isfinite(scaled).all():
-        raise AudioError(UNREADABLE, f"{path} holds samples that are not finite numbers.")
+    scaled = _scaled(samples, path)
     if rate != SAMPLE_RATE and len(scaled):
         try:
             scaled = soxr.resample(scaled, rate, SAMPLE_RATE, quality="HQ")
         except (ValueError, RuntimeError) as error:
             raise AudioError(UNREADABLE, f"{path}: {rate} Hz cannot be resampled: {_reason(error)}.") from error
-    waveform: NDArray[np.int16] = np.rint(np.clip(scaled, -32768.0, 32767.0)).astype(np.int16)
-    return waveform
+    return _rounded(scaled)
+
+
+def _scaled(samples: NDArray[Any], path: str) -> NDArray[np.float32]:
+    """Samples [n] as float32 in the range of int16."""
+    scaled: NDArray[np.float32] = samples.astype(np.float32)
+    scaled *= np.float32(1.0 if samples.dtype == np.int16 else 32768.0)
+    if not np.isfinite(scaled).all():
+        raise AudioError(UNREADABLE, f"{path} holds samples that are not finite numbers.")
+    return scaled
+
+
+def _rounded(scaled: NDArray[np.float32]) -> NDArray[np.int16]:
+    return np.rint(np.clip(scaled, -32768.0, 32767.0)).astype(np.int16)
 
 
 def _between(start: float, duration: float | None) -> str:

@@ -13,39 +13,36 @@ def evaluate(
     dataset: Path = typer.Argument(help="A prepared dataset."),
     split: str = typer.Option(None, help="A part of the dataset. Default: all of it."),
     name: str = typer.Option(None, help="Name of the result in the run. Default: the dataset's and the split's."),
+    out: Path = typer.Option(None, help="Folder of the result. Default: evaluation/NAME in the run."),
+    normaliser: str = typer.Option("basic", help="Applied to both texts first: basic or verbatim."),
+    batch: int = typer.Option(None, min=1, help="Utterances decoded at a time at most. Default: 120 s of audio."),
+    worst: int = typer.Option(5, min=0, help="How many of the worst utterances to show."),
     processes: int = typer.Option(1, help="Processes to start on this machine."),
     as_json: bool = typer.Option(False, "--json", help="Print a JSON object as the last line."),
 ) -> None:
-    """Decode a dataset with a run's newest model and count the errors exactly.
+    """Decode a dataset with a run's model and count the errors exactly.
+
+    basic lowers case and removes punctuation and tags; verbatim removes nothing.
 
     Example: allears evaluate runs/demo data/test --split test
     """
     from allears.cluster.local import launch, launched
 
-    label = name or "-".join([dataset.name, *([split] if split else [])])
     if processes != 1 and not launched():
-        options = [*(["--split", split] if split else []), "--name", label, *(["--json"] if as_json else [])]
+        given = {"--split": split, "--name": name, "--out": out, "--batch": batch}
+        options = [str(word) for pair in given.items() if pair[1] is not None for word in pair]
+        options += ["--normaliser", normaliser, "--worst", str(worst), *(["--json"] if as_json else [])]
         sys.exit(launch(["evaluate", str(run), str(dataset), *options], processes))
     from allears.cli.ranks import as_rank
+    from allears.evaluation.report import tell
     from allears.loading.collection import SourceSettings
-    from allears.reporting import show_json, table
+    from allears.reporting import show_json
     from allears.run import evaluate as evaluate_run
 
     with as_rank() as world:
-        rates = evaluate_run(run, SourceSettings(dataset=str(dataset), split=split), label, world)
+        source = SourceSettings(dataset=str(dataset), split=split)
+        found = evaluate_run(run, source, name, world, out, normaliser, batch, worst)
         if world.leads:
-            table(
-                f"{label}: {rates['utterances']:,} utterances ({run / 'evaluation' / label})",
-                ["", "rate", "errors", "units", "sub", "ins", "del"],
-                [
-                    [kind, f"{rates[kind]:.2%}"]
-                    + (
-                        [f"{rates[key]:,}" for key in ("errors", "units", "substitutions", "insertions", "deletions")]
-                        if kind == rates["headline"]
-                        else [""] * 5
-                    )
-                    for kind in ("wer", "cer", "mer")
-                ],
-            )
+            tell(found)
             if as_json:
-                show_json(rates)
+                show_json({key: value for key, value in found.items() if key not in {"speakers", "worst"}})
