@@ -68,6 +68,11 @@ def test_the_config_chooses_the_rate_that_selects(tmp_path: Path) -> None:
     assert best == Best("held_out", "cer", 0.25, 1)
 
 
+def test_a_line_may_name_the_rate_that_selects(tmp_path: Path) -> None:
+    text = line(0) + "\n" + json.dumps({"step": 0, "validation": "v", "wer": 1.0, "cer": 0.2, "headline": "cer"}) + "\n"
+    assert summary(read_curves(run_of(tmp_path, text))).best == Best("v", "cer", 0.2, 1)
+
+
 def test_a_line_that_is_being_written_is_no_fault(tmp_path: Path) -> None:
     curves = read_curves(run_of(tmp_path, whole(3) + line(3)[:40]))
     assert (len(curves), curves.unreadable) == (3, 0)

@@ -104,7 +104,7 @@ def curves(folder: Path, steps: int, values: NDArray[np.float64] | float = 0.25)
     fields = "epoch loss grad_norm clipped learning_rate utterances audio_seconds tokens padding memory_bytes rejected"
     columns = {name: np.full(steps, 1.0) * values for name in [*fields.split(), *PARTS]}
     columns["seconds"] = np.sum([columns[name] for name in PARTS], axis=0)
-    return Curves(folder, {"optimizer": {"clip": 5.0}}, np.arange(steps), columns, {}, 0)
+    return Curves(folder, {"optimizer": {"clip": 5.0}}, np.arange(steps), columns, {}, {}, 0)
 
 
 @pytest.mark.parametrize("steps", [[0], [1], [5_000], [0, 1, 50]])

@@ -114,72 +114,34 @@ def batch(
     from allears.pictures.draw_batch import draw_batch
     from allears.reporting import show, show_json, table
 
-    datasets, overrides = (
-        [given for given in rest or [] if "=" not in given],
-        [given for given in rest or [] if "=" in given],
-    )
+    given = rest or []
+    datasets, overrides = [word for word in given if "=" not in word], [word for word in given if "=" in word]
     if len(datasets) > 1:
         raise SettingsError(f"only one dataset can be inspected, not {' and '.join(datasets)}; leave the others out.")
     found = gathered(place, Path(datasets[0]) if datasets else None, split, step, overrides)
-    picture = out / f"batch-{file_name(Path(place).name.removesuffix('.yaml'))}-{step:08d}.png"
+    picture = out / f"batch-{file_name(Path(place).resolve().name.removesuffix('.yaml'))}-{step:08d}.png"
     draw_batch(found, picture)
-    batches = found.micro_batches
+    figures = found.figures()
+    named = [*((str(place), one) for place, one in enumerate(figures["micro_batches"])), ("all", figures)]
     table(
         f"step {step} (epoch {found.epoch}, {found.inside + 1} of {found.steps_per_epoch})",
         ["micro-batch", "utterances", "seconds", "longest", "padding", "cost", "tokens"],
         [
             [
                 name,
-                f"{count:,}",
-                f"{seconds:,.1f}",
-                f"{longest:.2f}",
-                f"{padding:.1%}",
-                f"{cost:,.1f}",
-                f"{tokens:,}",
+                f"{one['utterances']:,}",
+                f"{one['audio_seconds']:,.1f}",
+                f"{one['longest_seconds']:.2f}",
+                f"{one['padding']:.1%}",
+                f"{one['cost']:,.1f}",
+                f"{one['tokens']:,}",
             ]
-            for name, count, seconds, longest, padding, cost, tokens in [
-                *(
-                    (str(n), len(one.seconds), float(one.seconds.sum()), one.longest, one.padding, one.cost, one.tokens)
-                    for n, one in enumerate(batches)
-                ),
-                (
-                    "all",
-                    sum(len(one.seconds) for one in batches),
-                    sum(float(one.seconds.sum()) for one in batches),
-                    max(one.longest for one in batches),
-                    found.padding,
-                    sum(one.cost for one in batches),
-                    sum(one.tokens for one in batches),
-                ),
-            ]
+            for name, one in named
         ],
     )
     show(f"the most costly micro-batch costs {found.imbalance:.3f} × the mean\npicture: {picture}")
     if as_json:
-        show_json(
-            {
-                "step": step,
-                "epoch": found.epoch,
-                "steps_per_epoch": found.steps_per_epoch,
-                "utterances": sum(len(one.seconds) for one in batches),
-                "audio_seconds": sum(float(one.seconds.sum()) for one in batches),
-                "tokens": sum(one.tokens for one in batches),
-                "padding": found.padding,
-                "imbalance": found.imbalance,
-                "micro_batches": [
-                    {
-                        "utterances": len(one.seconds),
-                        "audio_seconds": float(one.seconds.sum()),
-                        "longest_seconds": one.longest,
-                        "padding": one.padding,
-                        "cost": one.cost,
-                        "tokens": one.tokens,
-                    }
-                    for one in batches
-                ],
-                "picture": str(picture),
-            }
-        )
+        show_json({**figures, "picture": str(picture)})
 
 
 def run(
@@ -199,7 +161,7 @@ def run(
     curves = [read_curves(folder) for folder in runs]
     titles = names(curves)
     kind = "run" if len(curves) == 1 else "runs"
-    picture = out / f"{kind}-{'+'.join(map(file_name, titles[:4]))}.png"
+    picture = out / f"{kind}-{file_name('+'.join(titles))}.png"
     draw_run(curves, picture)
     summaries = [summary(one) for one in curves]
     for one in curves:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from allears.loading.tokens import token_counts
 from allears.types import SAMPLE_RATE
@@ -38,7 +38,11 @@ class MicroBatch:
     @property
     def padding(self) -> float:
         """Share of the padded audio that is padding."""
-        return _padding([self])
+        return float(_figures([self])["padding"])
+
+    def figures(self) -> dict[str, Any]:
+        """Its main figures, for JSON."""
+        return _figures([self])
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +66,7 @@ class PlannedStep:
     @property
     def padding(self) -> float:
         """Share of the padded audio that is padding."""
-        return _padding(self.micro_batches)
+        return float(_figures(self.micro_batches)["padding"])
 
     @property
     def imbalance(self) -> float:
@@ -70,10 +74,29 @@ class PlannedStep:
         costs = [one.cost for one in self.micro_batches]
         return max(costs) * len(costs) / sum(costs) if sum(costs) else 1.0
 
+    def figures(self) -> dict[str, Any]:
+        """Its main figures, and those of each micro-batch, for JSON."""
+        return {
+            "step": self.step,
+            "epoch": self.epoch,
+            "steps_per_epoch": self.steps_per_epoch,
+            **_figures(self.micro_batches),
+            "imbalance": self.imbalance,
+            "micro_batches": [one.figures() for one in self.micro_batches],
+        }
 
-def _padding(batches: list[MicroBatch]) -> float:
+
+def _figures(batches: list[MicroBatch]) -> dict[str, Any]:
+    audio = sum(float(one.seconds.sum()) for one in batches)
     padded = sum(len(one.seconds) * one.longest for one in batches)
-    return 1.0 - sum(float(one.seconds.sum()) for one in batches) / padded if padded else 0.0
+    return {
+        "utterances": sum(len(one.seconds) for one in batches),
+        "audio_seconds": audio,
+        "longest_seconds": max(one.longest for one in batches),
+        "tokens": sum(one.tokens for one in batches),
+        "padding": 1.0 - audio / padded if padded else 0.0,
+        "cost": sum(one.cost for one in batches),
+    }
 
 
 def planned_step(material: Material, settings: PlanSettings, step: int) -> PlannedStep:

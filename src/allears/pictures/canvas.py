@@ -95,7 +95,7 @@ def _tell(caught: list[warnings.WarningMessage]) -> None:
 
 def file_name(text: str) -> str:
     """``text`` (an utterance's id, a run's name) as part of a file's name; different texts stay different."""
-    plain = re.sub(r"[^\w.-]+", "_", text).encode()[:120].decode(errors="ignore")  # a name has at most 255 bytes
+    plain = re.sub(r"[^\w.+-]+", "_", text).encode()[:120].decode(errors="ignore")  # a name has at most 255 bytes
     return plain if plain == text and plain.strip(".") else f"{plain}-{seeding.key(text):016x}"
 
 

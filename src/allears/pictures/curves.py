@@ -42,6 +42,7 @@ class Curves:
         columns: float64 [n] each: the fields of a step's line, the parts of its seconds, and their sum ``seconds``;
             nan where a line lacks one or it is not finite.
         validation: name of a set → name of a rate → (steps [m], rates [m]).
+        headlines: name of a set → the rate that its lines call its headline, where they do.
         unreadable: lines that are no step and no validation; the last one, when it is still being written, not counted.
     """
 
@@ -50,10 +51,17 @@ class Curves:
     steps: NDArray[np.int64]
     columns: dict[str, Numbers]
     validation: dict[str, dict[str, tuple[NDArray[np.int64], Numbers]]]
+    headlines: Mapping[str, str]
     unreadable: int
 
     def __len__(self) -> int:
         return len(self.steps)
+
+    def headline(self, name: str) -> str:
+        """Which rate of a validation set selects: the config's choice, else its lines', else the first it has."""
+        rates = self.validation[name]
+        wanted = (_setting(self.settings, "training.select"), self.headlines.get(name))
+        return next((rate for rate in wanted if rate in rates), next(iter(rates)))
 
 
 def read_curves(run: Path) -> Curves:
@@ -88,7 +96,9 @@ def read_curves(run: Path) -> Curves:
     columns = {name: np.array([_number(row.get(name)) for row in rows]) for name in _COLUMNS}
     columns |= {name: np.array([_number(_mapping(row.get("seconds")).get(name)) for row in rows]) for name in PARTS}
     columns["seconds"] = np.sum([columns[name] for name in PARTS], axis=0)
-    return Curves(run, _settings(run), np.array(order, np.int64), columns, _validation(validations), unreadable)
+    headlines = {name: line["headline"] for (name, _), line in validations.items() if "headline" in line}
+    steps_taken, validation = np.array(order, np.int64), _validation(validations)
+    return Curves(run, _settings(run), steps_taken, columns, validation, headlines, unreadable)
 
 
 def _line(line: str) -> dict[str, Any] | None:
@@ -224,15 +234,9 @@ def window(steps: int) -> int:
     return max(1, steps // 40)
 
 
-def headline(rates: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
-    """Which of a set's rates selects: the config's choice, else the first one."""
-    chosen = _setting(settings, "training.select")
-    return chosen if chosen in rates else next(iter(rates))
-
-
 def _best(curves: Curves) -> Best | None:
     for name, rates in curves.validation.items():
-        rate = headline(rates, curves.settings)
+        rate = curves.headline(name)
         steps, values = rates[rate]
         if np.isfinite(values).any():
             at = int(np.nanargmin(values))

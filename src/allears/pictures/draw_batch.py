@@ -28,11 +28,11 @@ def draw_batch(step: PlannedStep, path: Path) -> None:
     with sheet(path, 12, 6.4) as figure:
         blocks, costs = figure.subplots(2, 1, height_ratios=[2.2, 1])
         batches = step.micro_batches
-        seconds = sum(float(one.seconds.sum()) for one in batches)
+        figures = step.figures()
         figure.suptitle(
             f"step {step.step} · epoch {step.epoch}, {step.inside + 1} of {step.steps_per_epoch} · "
-            f"{sum(len(one.seconds) for one in batches):,} utterances · {seconds:,.1f} s of audio · "
-            f"{sum(one.tokens for one in batches):,} tokens · {step.padding:.1%} padding",
+            f"{figures['utterances']:,} utterances · {figures['audio_seconds']:,.1f} s of audio · "
+            f"{figures['tokens']:,} tokens · {figures['padding']:.1%} padding",
             x=0.01, ha="left", fontsize=11,
         )  # fmt: skip
         _blocks(blocks, step)

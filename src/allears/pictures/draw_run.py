@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from allears.pictures.canvas import COLOURS, GREY, PALE, PINK, RED, SKY, label, sheet, shortened
-from allears.pictures.curves import PARTS, headline, names, smoothed, window
+from allears.pictures.curves import PARTS, names, smoothed, window
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -115,7 +115,8 @@ def _norm(axes: Axes, curves: Curves, colour: str, style: str) -> None:
     clipped = curves.columns["clipped"] == 1
     if clipped.any():
         steps, values = _thinned(curves.steps[clipped], norms[clipped])
-        axes.plot(steps, values, linestyle="", marker=".", markersize=3, color=colour, alpha=0.6)
+        size = 7 if len(steps) < 200 else 3
+        axes.plot(steps, values, linestyle="", marker=".", markersize=size, color=colour, alpha=0.6)
     clip = curves.settings.get("optimizer")
     bound = clip.get("clip") if isinstance(clip, dict) else None
     if isinstance(bound, int | float) and len(curves):
@@ -128,14 +129,14 @@ def _validation(axes: Axes, runs: Sequence[Curves], colours: list[str], styles: 
         found = [(name, rate, *points) for name, rates in curves.validation.items() for rate, points in rates.items()]
         if len(runs) > 1:
             first = next(iter(curves.validation.items()), None)
-            chosen = first and (first[0], headline(first[1], curves.settings))
+            chosen = first and (first[0], curves.headline(first[0]))
             found = [one for one in found if one[:2] == chosen]
         for n, (name, rate, steps, values) in enumerate(found):
             colour, style = (colours[number], styles[number]) if len(runs) > 1 else (COLOURS[n % len(COLOURS)], "-")
             axes.plot(steps, values, color=colour, linestyle=style, marker="o", markersize=3.5, label=f"{name}: {rate}")
     if axes.has_data():
-        axes.set_ylim(0, min(axes.get_ylim()[1], 1.5))
-        axes.legend(loc="upper right")
+        axes.set_ylim(0, min(axes.get_ylim()[1], 1.5) * 1.05)
+        axes.legend(loc="best")
 
 
 def _split(axes: Axes, runs: Sequence[Curves], titles: list[str]) -> None:
