@@ -145,6 +145,13 @@ def test_the_command_draws_a_step(dataset: Path, tmp_path: Path) -> None:
     assert found["utterances"] == sum(one["utterances"] for one in found["micro_batches"])
 
 
+@pytest.mark.parametrize("arguments", [["utterance", "d", "u"], ["batch", "tiny", "d"], ["run", "r"]])
+def test_pictures_need_a_folder(tmp_path: Path, arguments: list[str]) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(SettingsError, match="--out .* cannot be made"):
+        inspect(*arguments, "--out", tmp_path / "file")
+
+
 def test_the_command_draws_runs(run: Path, tmp_path: Path) -> None:
     found = inspect("run", run, run, "--out", tmp_path)
     assert [one["steps"] for one in found["runs"]] == [STEPS, STEPS]

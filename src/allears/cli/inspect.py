@@ -14,6 +14,16 @@ OUT = typer.Option(Path("inspect"), help="Folder for the pictures.")
 AS_JSON = typer.Option(False, "--json", help="Print a JSON object as the last line.")
 
 
+def _made(out: Path) -> None:
+    """Make the folder for pictures before anything else is done."""
+    from allears.errors import SettingsError
+
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SettingsError(f"--out {out} cannot be made ({error.strerror}); name another folder.") from error
+
+
 def utterance(
     dataset: Path = typer.Argument(help="A prepared dataset."),
     name: str = typer.Argument(metavar="ID", help="The utterance's id."),
@@ -33,6 +43,7 @@ def utterance(
     from allears.pictures.utterance import write_audio
     from allears.reporting import show, show_json
 
+    _made(out)
     heard = gathered(dataset, name, config, run, epoch)
     stem = out / f"utterance-{file_name(heard.id)}"
     picture, audio = stem.with_name(f"{stem.name}.png"), [stem.with_name(f"{stem.name}.wav")]
@@ -114,6 +125,7 @@ def batch(
     from allears.pictures.draw_batch import draw_batch
     from allears.reporting import show, show_json, table
 
+    _made(out)
     given = rest or []
     datasets, overrides = [word for word in given if "=" not in word], [word for word in given if "=" in word]
     if len(datasets) > 1:
@@ -158,6 +170,7 @@ def run(
     from allears.pictures.draw_run import draw_run
     from allears.reporting import say, show, show_json, table
 
+    _made(out)
     curves = [read_curves(folder) for folder in runs]
     titles = names(curves)
     kind = "run" if len(curves) == 1 else "runs"
