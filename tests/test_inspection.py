@@ -148,7 +148,7 @@ def test_the_command_draws_a_step(dataset: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("arguments", [["utterance", "d", "u"], ["batch", "tiny", "d"], ["run", "r"]])
 def test_pictures_need_a_folder(tmp_path: Path, arguments: list[str]) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(SettingsError, match="--out .* cannot be made"):
+    with pytest.raises(SettingsError, match=r"--out .* cannot be made"):
         inspect(*arguments, "--out", tmp_path / "file")
 
 
