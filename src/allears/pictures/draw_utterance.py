@@ -35,6 +35,9 @@ def draw_utterance(heard: Heard, path: Path) -> None:
         _waveform(waves[0], heard.before, "waveform" + (" before augmentation" if two else ""))
         if two:
             _waveform(waves[1], heard.after, f"waveform after augmentation, epoch {heard.epoch}")
+        bound = 1.1 * max(1e-3, *(np.abs(one / FULL_SCALE).max(initial=0) for one in (heard.before, heard.after)))
+        for axes in waves:
+            axes.set_ylim(-bound, bound)
         low, high = _range(heard.features)
         hidden = f"{heard.hidden.mean():.0%} hidden (grey)" if heard.hidden.any() else "nothing hidden"
         image = _features(pictures[0], heard.features, heard.seconds, low, high)
@@ -67,8 +70,6 @@ def _waveform(axes: Axes, waveform: NDArray[np.int16], title: str) -> None:
         lowest = np.minimum(np.minimum.reduceat(samples, begins), ends)
         highest = np.maximum(np.maximum.reduceat(samples, begins), ends)
         axes.fill_between(begins / SAMPLE_RATE, lowest, highest, color=BLUE, linewidth=0.3)
-    bound = max(float(np.abs(samples).max(initial=0.0)), 1e-3) * 1.1
-    axes.set_ylim(-bound, bound)
     label(axes, title, "", "amplitude (full scale 1)")
 
 
