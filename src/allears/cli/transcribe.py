@@ -34,7 +34,7 @@ def transcribe(
     from allears.errors import DataError
     from allears.evaluation.transcripts import described
     from allears.reporting import say, show, show_json
-    from allears.run import transcribe as transcribe_run
+    from allears.run.recognise import transcribe as transcribe_run
 
     with as_rank() as world:
         found = transcribe_run(run, inputs, world, split, out)
@@ -56,5 +56,6 @@ def transcribe(
                         "segments": {name: one["segments"] for name, one in about.items()},
                     }
                 )
+        world.barrier()  # a rank that leaves with an error ends all, and the first one may still be writing
         if problems:
             raise DataError(f"{problems:,} of {len(found):,} could not be transcribed; they are named above.")
