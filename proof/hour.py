@@ -1,4 +1,4 @@
-"""``python -m proof.hour CORPUS OUT``: an hour of one long file from a corpus's utterances, with pauses of half a second."""
+"""``python -m proof.hour CORPUS OUT``: one file of an hour from the utterances of a corpus, with short pauses."""
 
 from __future__ import annotations
 

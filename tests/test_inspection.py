@@ -14,7 +14,8 @@ from allears.cli.main import app
 from allears.errors import DatasetError, SettingsError
 from allears.inspection import batch, find, utterance
 from allears.loading.collection import Collection, SourceSettings
-from allears.run import RunSettings, train
+from allears.run.settings import RunSettings
+from allears.run.train import train
 from allears.settings import build, overridden
 from allears.world import World
 

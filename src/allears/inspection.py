@@ -19,7 +19,8 @@ from allears.loading.statistics import feature_statistics
 from allears.pictures.batch import PlannedStep, planned_step
 from allears.pictures.utterance import Heard, hear
 from allears.reporting import say
-from allears.run import RunSettings, load
+from allears.run.recognise import load
+from allears.run.settings import RunSettings
 from allears.settings import build, overridden, read
 from allears.text.normalise import normalise
 from allears.text.tokenizer import Tokenizer

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     [
         ("plan.step_secods=3", ["plan.step_secods", "did you mean 'plan.step_seconds'?"]),
         ("model.encoder.widht=3", ["model.encoder.widht", "did you mean 'model.encoder.width'?"]),
+        ("model.encoder.kind=transformer", ["model.encoder.kind is 'transformer'", "'convolutional', 'conformer'"]),
+        ("model.encoder={kind: conformer, haeds: 3}", ["'model.encoder.haeds'", "did you mean 'model.encoder.heads'?"]),
+        ("model.encoder={kind: conformer, heads: 5}", ["model.encoder.heads is 5", "128"]),
         ("training.steps=true", ["training.steps", "True", "true or false"]),
         ("test.t.dataset=/nowhere", ["/nowhere"]),
         ("plan.step_seconds=long", ["plan.step_seconds", "'long'", "number"]),
@@ -135,3 +138,17 @@ def test_show_prints_each_setting_with_its_origin(command: Command) -> None:
     assert found["plan.step_seconds"] == ["77.0", "command", "line"]
     assert found["model.encoder.width"][-1] == "tiny"
     assert found["plan.blur"][-1] == "default"
+
+
+def test_show_prints_the_settings_of_the_encoder_that_is_chosen(command: Command) -> None:
+    def shown(*overrides: str) -> dict[str, list[str]]:
+        lines = command("train", "tiny", *overrides, "--show").stdout.splitlines()
+        return {line.split()[0]: line.split()[1:] for line in lines if line.startswith("model.encoder.")}
+
+    assert shown()["model.encoder.kind"] == ["convolutional", "default"]
+    assert "model.encoder.heads" not in shown()
+    found = shown("model.encoder.kind=conformer", "model.encoder.heads=8")
+    assert found["model.encoder.kind"] == ["conformer", "command", "line"]
+    assert found["model.encoder.heads"] == ["8", "command", "line"]
+    assert found["model.encoder.width"] == ["256", "tiny"]
+    assert found["model.encoder.positions"] == ["rotary", "default"]

@@ -81,7 +81,7 @@ def alone(command: Command, dataset: Path, small: Sequence[str], tmp_path_factor
     run = tmp_path_factory.mktemp("alone") / "run"
     outcome = train(command, dataset, run, *small, "training.steps=12", "training.save_every=5")
     assert outcome["step"] == 12
-    assert set(outcome["validation"]["held_out"]) == {"wer", "cer"}
+    assert set(outcome["validation"]["held_out"]) == {"wer", "cer", "mer"}
     return run
 
 

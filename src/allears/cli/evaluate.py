@@ -37,7 +37,7 @@ def evaluate(
     from allears.evaluation.report import tell
     from allears.loading.collection import SourceSettings
     from allears.reporting import show_json
-    from allears.run import evaluate as evaluate_run
+    from allears.run.recognise import evaluate as evaluate_run
 
     with as_rank() as world:
         source = SourceSettings(dataset=str(dataset), split=split)

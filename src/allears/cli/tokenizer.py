@@ -24,7 +24,7 @@ def tokenizer(
     """
     from allears.loading.collection import SourceSettings
     from allears.reporting import say, show_json
-    from allears.run import make_tokenizer
+    from allears.run.tokenizer import make_tokenizer
     from allears.settings import overridden
 
     values = overridden({"kind": kind, "pieces": pieces}, overrides or [])

@@ -29,7 +29,7 @@ def train(
     values = overridden(read(config), given)
     if show:
         from allears.reporting import show as show_line
-        from allears.run import RunSettings
+        from allears.run.settings import RunSettings
 
         for name, value, origin in origins(build(RunSettings, values, config), values, given, config):
             show_line(f"{name:<44} {value!s:<28} {origin}")
@@ -41,8 +41,8 @@ def train(
         arguments = ["train", config, *given, "--out", str(folder), *(["--json"] if as_json else [])]
         sys.exit(launch(arguments, processes))
     from allears.cli.ranks import as_rank
-    from allears.run import RunSettings
-    from allears.run import train as train_run
+    from allears.run.settings import RunSettings
+    from allears.run.train import train as train_run
 
     with as_rank() as world:
         outcome = train_run(build(RunSettings, values, config), folder, world)

@@ -49,10 +49,11 @@ def rates(hypotheses: Sequence[Hypothesis], languages: Sequence[str] = ()) -> di
     return summary(scored(hypotheses), languages)
 
 
-def brief(hypotheses: Sequence[Hypothesis]) -> dict[str, float]:
-    """The rates of a validation: ``wer``, ``cer`` and ``mer``."""
+def brief(hypotheses: Sequence[Hypothesis], languages: Sequence[str] = ()) -> tuple[dict[str, float], str]:
+    """The rates of a validation, ``wer``, ``cer`` and ``mer``, and which of them is the headline."""
     found = scored(hypotheses)
-    return {RATES[unit]: _total(found, unit).rate for unit in UNITS}
+    unit = headline((one.reference for one in found), languages)
+    return {RATES[unit]: _total(found, unit).rate for unit in UNITS}, RATES[unit]
 
 
 def summary(

@@ -84,8 +84,8 @@ def newest(run: Path) -> Path:
 
 
 def best(run: Path, most: int) -> list[Path]:
-    """At most ``most`` complete checkpoints of a run that were validated, the lowest error rate first."""
-    scored = [(load_position(path).score, path) for path in checkpoints(run)]
+    """At most ``most`` complete checkpoints of a run that were validated: lowest error rate first, then the newest."""
+    scored = [(load_position(path).score, path) for path in reversed(checkpoints(run))]
     ranked = sorted(((score, path) for score, path in scored if score is not None), key=lambda pair: pair[0])
     return [path for _, path in ranked[:most]]
 

@@ -74,9 +74,10 @@ MAY_CHANGE = (
 
 @dataclass(frozen=True)
 class Validation:
-    """Rates of each validation set, and the one that selects; none without a set."""
+    """Rates of each validation set, which of them counts, and the first set's of that kind; none without a set."""
 
     rates: dict[str, dict[str, float]] = field(default_factory=dict)
+    headlines: dict[str, str] = field(default_factory=dict)
     score: float | None = None
 
 
@@ -136,7 +137,7 @@ def run_steps(
                 found = validate()
                 score = found.score
                 for name, values in found.rates.items():
-                    journal.validation(step, name, values)
+                    journal.validation(step, name, values, found.headlines[name])
                     if stepper.world.leads:
                         rates = " ".join(f"{key} {value:.4f}" for key, value in values.items())
                         say(f"step {step}/{total} · {name}: {rates} · {duration(time.monotonic() - began)}")

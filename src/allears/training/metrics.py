@@ -25,8 +25,8 @@ class Journal:
     def write(self, report: StepReport) -> None:
         """Add a step."""
 
-    def validation(self, step: int, name: str, values: dict[str, float]) -> None:
-        """Add the results of a validation before plan step ``step``."""
+    def validation(self, step: int, name: str, values: dict[str, float], headline: str) -> None:
+        """Add the rates of a validation before plan step ``step``, and which of them counts."""
 
     def __enter__(self) -> Self:
         return self
@@ -72,8 +72,8 @@ class Metrics(Journal):
                 if name != "step":
                     self._events.add_scalar(name if "/" in name else f"step/{name}", float(value), report.step)
 
-    def validation(self, step: int, name: str, values: dict[str, float]) -> None:
-        self._file.write(json.dumps({"step": step - 1, "validation": name, **values}) + "\n")
+    def validation(self, step: int, name: str, values: dict[str, float], headline: str) -> None:
+        self._file.write(json.dumps({"step": step - 1, "validation": name, **values, "headline": headline}) + "\n")
         self._file.flush()
         if self._events is not None:
             for rate, value in values.items():

@@ -1,0 +1,248 @@
+"""Settings and a dataset become a run: a folder in which the same command goes on where it stands."""
+
+from __future__ import annotations
+
+import time
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from allears import seeding
+from allears.cluster.environment import describe, remarks
+from allears.evaluation import result
+from allears.evaluation.transcribe import hypotheses
+from allears.files import locked, removed, write_json, write_yaml
+from allears.loading.example import ExampleReader
+from allears.loading.loader import Loader
+from allears.loading.material import Material, gather
+from allears.loading.plan import subtrees
+from allears.loading.statistics import feature_statistics
+from allears.reporting import say
+from allears.run.recognise import evaluate
+from allears.text.tokenizer import Tokenizer
+from allears.training import checkpoint
+from allears.training.average import average_folder, chosen, write_average
+from allears.training.engine import build_engine
+from allears.training.initial import take
+from allears.training.loop import MAY_CHANGE, Validation, run_steps
+from allears.training.metrics import Journal, Metrics
+from allears.training.precision import LossScale, resolved
+from allears.training.step import Stepper
+from allears.types import SAMPLE_RATE
+
+if TYPE_CHECKING:
+    from allears.loading.collection import Collection
+    from allears.models.ctc import CtcModel
+    from allears.run.settings import RunSettings
+    from allears.world import World
+
+_INITIAL = seeding.key("initial weights")
+
+
+def train(settings: RunSettings, run: Path, world: World) -> dict[str, Any]:
+    """Train from where ``run`` stands to the end of the config; on every rank.
+
+    Raises:
+        AllearsError: see `allears.errors`; on all ranks where all can know.
+    """
+    places = subtrees(settings.plan.micro_batches, world.size)[world.rank]
+    with ExitStack() as stack:
+        if world.leads:
+            stack.enter_context(locked(run, "training"))
+            for remark in remarks(world, settings.plan.micro_batches):
+                say(remark)
+        for source in settings.test.values():
+            source.open()  # what is wrong with it is said now, not after the training
+        told = _Training(settings, run, world, stack).to_the_end(places)
+    tests = {name: evaluate(run, source, name, world) for name, source in settings.test.items()}
+    cpu = sum(world.gather(time.process_time()))
+    return {"run": str(run), **told, "cpu_seconds": round(cpu, 3), **({"test": tests} if tests else {})}
+
+
+class _Training:
+    """One training with everything that it joins, on one rank.
+
+    Args:
+        settings: all of them.
+        run: its folder.
+        world: who else trains.
+        stack: closes what is opened.
+    """
+
+    def __init__(self, settings: RunSettings, run: Path, world: World, stack: ExitStack) -> None:
+        self.settings = settings
+        self.dump = settings.model_dump(mode="json")
+        self.run = run
+        self.world = world
+        self.stack = stack
+        self.material = self._material()
+        self.held = {name: (part, self._reader(part)) for name, part in self.material.validation.items()}
+        self.model = self._initial_model()
+        self.optimizer = settings.optimizer.build(self.model)
+        digest = self.material.collection.digest
+        self.start = checkpoint.resume(run, self.model, self.optimizer, self.dump, digest, MAY_CHANGE)
+        hours = int(self.material.collection.lengths.sum()) / SAMPLE_RATE / 3600
+        self.total = settings.training.total(self.material.plans.steps_per_epoch, hours)
+        self.learning_rate = settings.optimizer.learning_rate.scaled(settings.plan.step_seconds)
+        self.precision = resolved(settings.training.precision, world.device)
+        self.stepper = self._stepper()
+
+    def to_the_end(self, places: range) -> dict[str, Any]:
+        """All steps that are left, and what is to be told of them."""
+        start, training, plans = self.start.step, self.settings.training, self.material.plans
+        journal = Journal()
+        if self.world.leads:
+            write_yaml(self.run / "settings.yaml", self.dump)
+            write_json(self.run / "environment.json", describe(self.world))
+            self._announce()
+            events = self.run / "tensorboard" if training.tensorboard and start < self.total else None
+            journal = Metrics(self.run / "metrics.jsonl", start, events)
+        self.stack.enter_context(journal)
+        reader = self._reader(self.material.collection, learning=True)
+        cuda = self.world.device.type == "cuda"
+        outcome = run_steps(
+            self.stepper,
+            Loader(plans, reader, places, start, self.total, self.settings.loader, pin=cuda),
+            start,
+            self.total,
+            plans.steps_per_epoch,
+            training,
+            self.learning_rate,
+            journal,
+            self.validate,
+            self.save,
+        )
+        averaged = self.average() if outcome.step > start else {}
+        return {
+            "step": max(outcome.step, start),
+            "seconds": round(outcome.seconds, 3),
+            "audio_seconds": round(outcome.audio_seconds, 1),
+            "data_seconds": round(outcome.data_seconds, 3),
+            "processes": self.world.size,
+            "parameters": sum(parameter.numel() for parameter in self.model.parameters()),
+            "validation": outcome.validation.rates,
+            **averaged,
+        }
+
+    def validate(self) -> Validation:
+        """Rates of each validation set, and the one of the first that selects; on all ranks."""
+        rates: dict[str, dict[str, float]] = {}
+        headlines: dict[str, str] = {}
+        select = self.settings.training.select
+        for name, (part, source) in self.held.items():
+            heard = hypotheses(self.model, part, source, self.material.tokenizer, self.world)
+            rates[name], headline = result.brief(heard, part.languages())
+            headlines[name] = headline if select == "auto" else select
+        first = next(iter(rates), None)
+        return Validation(rates, headlines, None if first is None else rates[first][headlines[first]])
+
+    def save(self, step: int, score: float | None) -> None:
+        """Write a checkpoint before plan step ``step``; on all ranks."""
+        if self.world.leads:
+            scale, training = self.stepper.scale, self.settings.training
+            digest = self.material.collection.digest
+            at = checkpoint.Position(step, self.stepper.applied, digest, scale.value, scale.steady, score)
+            parts = (self.model, self.optimizer, self.dump, self.material.tokenizer)
+            checkpoint.save(self.run, at, *parts, training.keep, training.keep_best)
+        self.world.barrier()
+
+    def average(self) -> dict[str, Any]:
+        """Average the best checkpoints, and keep that if it is better than each of them; what to tell of it."""
+        run, world, training = self.run, self.world, self.settings.training
+        if world.leads:
+            removed(average_folder(run))
+        of = world.from_leader(checkpoint.best(run, training.keep_best))
+        if not training.average or len(of) < 2:
+            return {}
+        before = checkpoint.load_position(of[0]).score
+        if world.leads:
+            write_average(run, of)
+        world.barrier()
+        checkpoint.load_model(average_folder(run), self.model)
+        found = self.validate()
+        better = found.score is not None and before is not None and found.score < before
+        if world.leads:
+            verdict = "better than each, kept" if better else "not better, removed"
+            say(f"average of {len(of)} checkpoints: {found.score:.4f} against {before:.4f}: {verdict}")
+            if not better:
+                removed(average_folder(run))
+        world.barrier()
+        return {"average": found.rates} if better else {}
+
+    def _material(self) -> Material:
+        """What is trained on, and the parts of the validation sets that are scored on the way."""
+        settings = self.settings
+        material = gather(
+            settings.train,
+            settings.validation,
+            settings.plan,
+            settings.tokenizer,
+            settings.model.output_frames,
+            settings.seed,
+            self.run,
+            bool(checkpoint.checkpoints(self.run)),
+            self.world,
+            lambda text: say(f"note: {text}") if self.world.leads else None,
+        )
+        hours = settings.training.validate_hours
+        parts = {name: part.at_most(hours, "validation") for name, part in material.validation.items()}
+        return replace(material, validation=parts)
+
+    def _reader(self, part: Collection, learning: bool = False) -> ExampleReader:
+        bands = self.settings.model.spec_augment if learning else None
+        return self.stack.enter_context(ExampleReader(part, self.material.tokenizer, self.settings.seed, bands))
+
+    def _initial_model(self) -> CtcModel:
+        """The model before its first step: drawn by the seed, then what ``init_from`` names, then statistics."""
+        torch.manual_seed(seeding.mixed(self.settings.seed, _INITIAL))
+        collection, tokenizer = self.material.collection, self.material.tokenizer
+        model = self.settings.model.build(tokenizer.size).to(self.world.device)
+        if checkpoint.checkpoints(self.run):
+            return model
+        if (donor := self.settings.init_from) is not None:
+            place = chosen(Path(donor.run))
+            same = Tokenizer.load(place / "tokenizer").digest == tokenizer.digest
+            said = take(model, place, donor.part, same)
+            if self.world.leads:
+                say(f"init_from: {said}")
+        if model.frontend.lacks_statistics():
+            statistics = feature_statistics(collection, self._reader(collection), model.frontend, self.world)
+            model.frontend.set_statistics(*statistics)
+        return model
+
+    def _stepper(self) -> Stepper:
+        collection, plans, settings = self.material.collection, self.material.plans, self.settings
+        start_scale = self.start.loss_scale or settings.training.loss_scale
+        return Stepper(
+            build_engine(self.model, self.world),
+            self.optimizer,
+            self.world,
+            settings.plan.micro_batches,
+            settings.optimizer.clip,
+            settings.seed,
+            lambda step, at: [collection.id(n) for n in plans.members(step, at)],
+            self.precision,
+            LossScale(self.precision, start_scale, self.start.steady),
+            self.start.applied,
+        )
+
+    def _announce(self) -> None:
+        material = self.material
+        seconds = int(material.collection.lengths.sum()) / SAMPLE_RATE
+        parameters = sum(parameter.numel() for parameter in self.model.parameters())
+        say(
+            f"{len(material.collection):,} utterances, {seconds / 3600:.2f} h · {parameters:,} parameters · "
+            f"{self.precision} · {material.plans.steps_per_epoch} steps an epoch, {self.total} in all"
+        )
+        asked, rate = self.settings.optimizer.learning_rate, self.learning_rate.value
+        if rate != asked.value:
+            say(
+                f"learning rate {rate:.4g}: {asked.value:g} at {asked.at_step_seconds:g} s a step, scaled "
+                f"{asked.scale} to {self.settings.plan.step_seconds:g} s"
+            )
+        if self.start.step:
+            going_on = self.start.step < self.total
+            say(f"going on at step {self.start.step}" if going_on else "this run is complete already")
