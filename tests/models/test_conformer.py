@@ -16,7 +16,7 @@ from allears.settings import build
 BINS = 8
 LENGTHS = (70, 41, 33, 8, 5, 2, 1)
 KINDS = [
-    {"positions": positions, "norm": norm, "causal": causal, "subsampling": subsampling}
+    {"positions": positions, "norm": norm, "block_norm": causal, "causal": causal, "subsampling": subsampling}
     for positions, norm, causal, subsampling in product(
         ("rotary", "relative"), ("batch", "layer"), (False, True), (4, 8)
     )
@@ -70,7 +70,7 @@ def test_an_utterance_is_encoded_alike_alone_and_in_any_padding(kind: dict[str, 
             for row, one in enumerate(some):
                 alone, length = made(*padded([one]))
                 assert lengths[row] == length[0] == alone.shape[1]
-                torch.testing.assert_close(together[row, : length[0]], alone[0], atol=1e-5, rtol=0)
+                torch.testing.assert_close(together[row, : length[0]], alone[0], atol=1e-4, rtol=0)
         assert together.isfinite().all()
 
 
@@ -84,7 +84,7 @@ def test_batch_norm_in_training_does_not_see_padding(positions: str) -> None:
     sums = taken_sums(made, torch.device("cpu"))
     wide, _ = made(*padded(some, 90))
     for row, length in enumerate(lengths.tolist()):
-        torch.testing.assert_close(wide[row, :length], tight[row, :length], atol=1e-5, rtol=0)
+        torch.testing.assert_close(wide[row, :length], tight[row, :length], atol=1e-4, rtol=0)
     torch.testing.assert_close(taken_sums(made, torch.device("cpu")), sums, atol=1e-3, rtol=1e-4)
 
 
@@ -193,7 +193,7 @@ def test_it_learns_what_needs_the_whole_utterance() -> None:
 @pytest.mark.parametrize(
     ("values", "expected"),
     [
-        ({"heads": 5}, r"^x: heads is 5: must cut the width, 144, into parts of one even size\.$"),
+        ({"heads": 5}, r"^x: heads is 5: must cut the width, 128, into parts of one even size\.$"),
         ({"width": 36}, r"^x: heads is 4: must cut the width, 36, into parts of one even size\.$"),
         ({"kernel": 4}, r"^x: kernel is 4: must be odd"),
         ({"kernel": -1}, r"^x: kernel is -1: "),
@@ -213,5 +213,5 @@ def test_sizes_reach_from_a_million_to_two_hundred() -> None:
     with torch.device("meta"):
         small = ConformerSettings().build(80)
         large = ConformerSettings(width=768, blocks=14, heads=12, kernel=31).build(80)
-    assert sum(parameter.numel() for parameter in small.parameters()) < 2_500_000
+    assert sum(parameter.numel() for parameter in small.parameters()) < 2_000_000
     assert 190e6 < sum(parameter.numel() for parameter in large.parameters()) < 210e6

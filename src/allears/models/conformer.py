@@ -1,9 +1,13 @@
 """The Conformer (Gulati et al., Interspeech 2020): features [batch, frames, bins] → states [batch, frames / 4, width].
 
 Small convolutions over time and frequency shorten time by 4 or 8. In each block half a feed-forward layer,
-self-attention, a convolution over time and another half of a feed-forward layer each add to the state, which is then
-normalised. Padding never reaches a real frame: attention does not see it, convolutions see zeros there, and batch
-normalisation does not count it.
+self-attention, a convolution over time and another half of a feed-forward layer each add to the state. The paper
+normalises it after each block; here that is a setting, since without it short trainings learn several times faster: on
+three hours of synthetic sentences a million parameters came to a loss per token of 2.3 in 130 steps of 24 s, with it
+only to 3.9, and with one norm after the last block likewise.
+
+Padding never reaches a real frame: attention does not see it, convolutions see zeros there, and batch normalisation
+does not count it.
 """
 
 from __future__ import annotations
@@ -28,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class ConformerSettings(Settings):
-    """Size and kind of the encoder; the default has a million and a half parameters.
+    """Size and kind of the encoder; the default has 1.7 million parameters.
 
     Attributes:
         kind: ``conformer``.
@@ -41,12 +45,13 @@ class ConformerSettings(Settings):
         subsampling: feature frames per state: 4, or 8, which halves the work but leaves fewer places for tokens.
         subsampling_channels: of its first convolution.
         positions: ``rotary``, or ``relative`` as in the paper, which takes more time and memory.
-        norm: in the convolution: ``batch`` as in the paper, or ``layer``, which treats each frame by itself.
+        norm: in the convolution and after the subsampling: ``batch``, or ``layer``, which treats each frame by itself.
+        block_norm: normalise the state after each block, as in the paper; for long trainings.
         causal: the convolution sees no later frame; attention and subsampling still do.
     """
 
     kind: Literal["conformer"] = "conformer"
-    width: PositiveInt = 144
+    width: PositiveInt = 128
     blocks: PositiveInt = 4
     heads: PositiveInt = 4
     feed_forward: PositiveInt = 4
@@ -56,6 +61,7 @@ class ConformerSettings(Settings):
     subsampling_channels: PositiveInt = 32
     positions: Positions = "rotary"
     norm: Literal["batch", "layer"] = "batch"
+    block_norm: bool = False
     causal: bool = False
 
     @field_validator("heads")
@@ -73,6 +79,20 @@ class ConformerSettings(Settings):
     def frames(self, feature_frames: NDArray[np.int64]) -> NDArray[np.int64]:
         """Frames that come out for ``feature_frames`` that go in."""
         return subsampled(feature_frames, self.subsampling)
+
+
+class _Norm(nn.Module):
+    """The norm that the settings choose, in full precision under autocast too."""
+
+    def __init__(self, settings: ConformerSettings) -> None:
+        super().__init__()
+        self.norm = MaskedBatchNorm(settings.width) if settings.norm == "batch" else nn.LayerNorm(settings.width)
+
+    def forward(self, x: Tensor, real: Tensor) -> Tensor:
+        """Normalise ``x`` [batch, frames, width]; ``real`` [batch, frames, 1] is 0 on padding, else 1."""
+        x = x.to(self.norm.weight.dtype)
+        normed: Tensor = self.norm(x, real) if isinstance(self.norm, MaskedBatchNorm) else self.norm(x)
+        return normed
 
 
 class _FeedForward(nn.Sequential):
@@ -99,23 +119,20 @@ class _Convolution(nn.Module):
         self.norm = nn.LayerNorm(width)
         self.input = nn.Linear(width, 2 * width)
         self.depthwise = Depthwise(width, settings.kernel, settings.causal)
-        self.inner_norm = MaskedBatchNorm(width) if settings.norm == "batch" else nn.LayerNorm(width)
+        self.inner_norm = _Norm(settings)
         self.output = nn.Linear(width, width)
 
     def forward(self, x: Tensor, real: Tensor) -> Tensor:
         """Convolve ``x`` [batch, frames, width]; ``real`` [batch, frames, 1] is 0 on padding, else 1."""
         gated = nn.functional.glu(self.input(self.norm(x)))
         x = self.depthwise(gated * real.to(gated.dtype))
-        if isinstance(self.inner_norm, MaskedBatchNorm):
-            x = self.inner_norm(x, real)
-        else:
-            x = self.inner_norm(x.to(self.norm.weight.dtype))  # in full precision under autocast
+        x = self.inner_norm(x, real)
         convolved: Tensor = self.output(nn.functional.silu(x))
         return convolved
 
 
 class ConformerBlock(nn.Module):
-    """Half a feed-forward layer, attention, convolution, half a feed-forward layer, norm."""
+    """Half a feed-forward layer, attention, convolution, half a feed-forward layer, norm if so set."""
 
     def __init__(self, settings: ConformerSettings) -> None:
         super().__init__()
@@ -124,7 +141,7 @@ class ConformerBlock(nn.Module):
         self.attention = SelfAttention(settings.width, settings.heads, settings.positions)
         self.convolution = _Convolution(settings)
         self.second = _FeedForward(settings)
-        self.norm = nn.LayerNorm(settings.width)
+        self.norm = nn.LayerNorm(settings.width) if settings.block_norm else nn.Identity()
         self.dropout = Dropout(settings.dropout)
 
     def forward(self, x: Tensor, real: Tensor, visible: Tensor, table: Tensor) -> Tensor:
@@ -145,7 +162,7 @@ class ConformerEncoder(nn.Module):
         self.settings = settings
         self.width = settings.width
         self.subsampling = Subsampling(bins, settings.width, settings.subsampling, settings.subsampling_channels)
-        self.norm = nn.LayerNorm(settings.width)
+        self.norm = _Norm(settings)
         self.dropout = Dropout(settings.dropout)
         self.blocks = nn.ModuleList(ConformerBlock(settings) for _ in range(settings.blocks))
 
@@ -156,7 +173,7 @@ class ConformerEncoder(nn.Module):
             States [batch, frames / subsampling, width], of any finite value on padding, and their lengths [batch].
         """
         x, lengths, real = self.subsampling(features, lengths)
-        x = self.dropout(self.norm(x.to(self.norm.weight.dtype)))  # the state has full precision under autocast too
+        x = self.dropout(self.norm(x, real))
         visible = visible_keys(lengths, x.shape[1])
         table = position_table(self.settings.positions, x.shape[1], self.width, self.settings.heads, x.device)
         for block in self.blocks:
