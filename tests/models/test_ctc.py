@@ -10,8 +10,9 @@ from allears.layers.augment import draw_bands
 from allears.layers.batch_norm import taken_sums, update_running
 from allears.layers.features import FeatureSettings
 from allears.loading.collate import collate
+from allears.models.conformer import ConformerSettings
 from allears.models.convolutional import ConvolutionalSettings
-from allears.models.ctc import CtcModel, ModelSettings
+from allears.models.ctc import CtcModel, EncoderSettings, ModelSettings
 from allears.types import Example
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ SETTINGS = ModelSettings(
     features=FeatureSettings(normalisation="utterance"),
     encoder=ConvolutionalSettings(width=16, blocks=2, kernel=7, dropout=0.0),
 )
+CONFORMER = ConformerSettings(width=16, blocks=2, heads=2, kernel=7, dropout=0.0)
 LENGTHS = (16000, 9000, 12345, 4000, 16001, 7777)
 
 
@@ -49,11 +51,14 @@ def model(settings: ModelSettings = SETTINGS) -> CtcModel:
     return made.eval()
 
 
+@pytest.mark.parametrize("encoder", [SETTINGS.encoder, CONFORMER], ids=lambda encoder: str(encoder.kind))
 @pytest.mark.parametrize("normalisation", ["utterance", "utterance_scalar", "none"])
 @pytest.mark.parametrize("kind", ["kaldi_fbank", "log_mel_400_160", "log_mel_1024_256"])
-def test_an_utterance_is_heard_alike_alone_and_in_a_batch(kind: str, normalisation: str) -> None:
+def test_an_utterance_is_heard_alike_alone_and_in_a_batch(
+    kind: str, normalisation: str, encoder: EncoderSettings
+) -> None:
     features = FeatureSettings.model_validate({"kind": kind, "normalisation": normalisation})
-    heard = model(SETTINGS.model_copy(update={"features": features}))
+    heard = model(SETTINGS.model_copy(update={"features": features, "encoder": encoder}))
     with torch.no_grad():
         together, lengths = heard.log_probabilities(collate(EXAMPLES))
         for row, one in enumerate(EXAMPLES):
@@ -109,8 +114,9 @@ def gradient(heard: CtcModel, groups: Sequence[Sequence[Example]]) -> torch.Tens
     return torch.cat([parameter.grad.flatten() for parameter in heard.parameters() if parameter.grad is not None])
 
 
-def test_micro_batches_give_the_gradient_of_one_batch() -> None:
-    heard = model().double()
+@pytest.mark.parametrize("encoder", [SETTINGS.encoder, CONFORMER], ids=lambda encoder: str(encoder.kind))
+def test_micro_batches_give_the_gradient_of_one_batch(encoder: EncoderSettings) -> None:
+    heard = model(SETTINGS.model_copy(update={"encoder": encoder})).double()
     whole = gradient(heard, [EXAMPLES])
     assert whole.norm() > 0.1
     for groups in ([EXAMPLES[:3], EXAMPLES[3:]], [EXAMPLES[:1], EXAMPLES[1:2], EXAMPLES[2:]], [[e] for e in EXAMPLES]):
