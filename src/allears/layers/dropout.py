@@ -27,5 +27,6 @@ class Dropout(nn.Module):
         if x.device.type != "cpu" or not self.training or self.probability == 0:
             return nn.functional.dropout(x, self.probability, self.training)
         drawn = torch.empty((x.numel() + 3) // 4, dtype=torch.int64).random_(-(2**63), None).view(torch.int16)
-        kept = drawn[: x.numel()].view(x.shape) >= round(self.probability * 65_536) - 32_768
-        return x * kept.to(x.dtype).mul_(1 / (1 - self.probability))
+        factors = drawn[: x.numel()].view(x.shape).to(torch.float32)
+        factors.ge_(round(self.probability * 65_536) - 32_768).mul_(1 / (1 - self.probability))
+        return x * factors.to(x.dtype)

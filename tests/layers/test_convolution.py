@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from allears.layers.convolution import Depthwise
+
+CHANNELS = 6
+
+
+@pytest.mark.parametrize("frames", [1, 3, 20])
+@pytest.mark.parametrize("causal", [False, True])
+def test_values_and_gradients_are_those_of_a_one_dimensional_convolution(causal: bool, frames: int) -> None:
+    torch.manual_seed(0)
+    ours = Depthwise(CHANNELS, 5, causal).double()
+    theirs = torch.nn.Conv1d(CHANNELS, CHANNELS, 5, groups=CHANNELS, bias=False).double()
+    with torch.no_grad():
+        theirs.weight.copy_(ours.convolution.weight.squeeze(2))
+    x = torch.randn(3, frames, CHANNELS, dtype=torch.float64, requires_grad=True)
+    again = x.detach().clone().requires_grad_()
+    wanted = theirs(torch.nn.functional.pad(again.transpose(1, 2), (4, 0) if causal else (2, 2))).transpose(1, 2)
+    found = ours(x)
+    torch.testing.assert_close(found, wanted)
+    weights = torch.randn_like(found)
+    (found * weights).sum().backward()
+    (wanted * weights).sum().backward()
+    torch.testing.assert_close(x.grad, again.grad)
+    assert ours.convolution.weight.grad is not None
+    assert theirs.weight.grad is not None
+    torch.testing.assert_close(ours.convolution.weight.grad.squeeze(2), theirs.weight.grad)
+    with torch.no_grad():
+        torch.testing.assert_close(ours(x), found)
+
+
+@pytest.mark.parametrize("frozen", ["input", "weight"])
+def test_what_needs_no_gradient_gets_none(frozen: str) -> None:
+    ours = Depthwise(CHANNELS, 3)
+    x = torch.randn(2, 7, CHANNELS, requires_grad=frozen == "weight")
+    ours.convolution.weight.requires_grad_(frozen == "input")
+    ours(x).sum().backward()
+    assert (x.grad is None) == (frozen == "input")
+    assert (ours.convolution.weight.grad is None) == (frozen == "weight")
+
+
+def test_gradients_reach_it_under_autocast() -> None:
+    ours = Depthwise(CHANNELS, 3)
+    x = torch.randn(2, 7, CHANNELS)
+    ours(x).square().sum().backward()
+    assert ours.convolution.weight.grad is not None
+    exact = ours.convolution.weight.grad.clone()
+    ours.zero_grad()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        ours(x).square().sum().backward()
+    assert (ours.convolution.weight.grad - exact).norm() < 0.02 * exact.norm()
