@@ -91,7 +91,7 @@ SMALL: Sequence[str] = (
     "tokenizer.pieces=16",
     "model.encoder.width=32",
     "model.encoder.blocks=2",
-    "optimizer.learning_rate.value=5e-3",
+    "optimizer.learning_rate.value=1e-3",
 )
 """Overrides that make a model which trains in seconds."""
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from allears import __version__
+from allears.cli.average import average
 from allears.cli.demo import demo
 from allears.cli.evaluate import evaluate
 from allears.cli.inspect import batch, run, utterance
@@ -51,7 +52,7 @@ def _interruptible(command: Callable[..., None]) -> Callable[..., None]:
     return interruptible
 
 
-for _command in (demo, synthesize, prepare, tokenizer, train, evaluate, transcribe):
+for _command in (demo, synthesize, prepare, tokenizer, train, evaluate, transcribe, average):
     app.command()(_interruptible(_command))
 
 _inspect = typer.Typer(no_args_is_help=True, help="Pictures of an utterance, of a step, of runs.")

@@ -1,0 +1,161 @@
+"""What a training does beside its steps: precisions, checkpoints that are kept, averages, weights from elsewhere."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from allears.errors import CheckpointError, SettingsError
+from allears.run.recognise import load
+from allears.run.settings import RunSettings
+from allears.run.train import train
+from allears.settings import build, overridden
+from allears.training.average import average_folder, chosen
+from allears.training.checkpoint import best, checkpoints, load_position, read_tensors
+from allears.world import World
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+ALONE = World(0, 1, 0, 1, torch.device("cpu"))
+
+
+@pytest.fixture
+def trained(dataset: Path, small: Sequence[str]) -> Callable[..., dict[str, Any]]:
+    """Train a small model into a folder, and what was told of it."""
+
+    def run(folder: Path, *given: str) -> dict[str, Any]:
+        data = (f"train.dataset={dataset}", f"validation.dev.dataset={dataset}")
+        values = overridden({}, [*small, *data, "training.tensorboard=false", *given])
+        return train(build(RunSettings, values, "test"), folder, ALONE)
+
+    return run
+
+
+def lines(run: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+
+
+def steps(run: Path, key: str) -> list[float]:
+    return [line[key] for line in lines(run) if "loss" in line]
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+@pytest.mark.parametrize("encoder", ["convolutional", "conformer"])
+def test_half_precision_follows_float32(
+    trained: Callable[..., object], tmp_path: Path, precision: str, encoder: str
+) -> None:
+    how = ("training.steps=10", f"model.encoder.kind={encoder}")
+    if encoder == "conformer":
+        how += ("model.encoder.heads=2",)
+    trained(tmp_path / "whole", *how)
+    trained(tmp_path / "half", *how, f"training.precision={precision}")
+    whole, half = steps(tmp_path / "whole", "loss"), steps(tmp_path / "half", "loss")
+    assert half == pytest.approx(whole, rel=0.05)
+    assert half != pytest.approx(whole, rel=1e-6)
+    assert all(
+        value.dtype == torch.float32
+        for value in read_tensors(checkpoints(tmp_path / "half")[-1] / "model.safetensors").values()
+    )
+
+
+def test_an_overflow_lowers_the_scale_and_the_step_is_run_again(trained: Callable[..., object], tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    given = ("training.precision=fp16", "training.loss_scale=16777216")
+    trained(run, *given, "training.steps=6")
+    scales = steps(run, "loss_scale")
+    assert scales[0] < 2**24
+    assert math.log2(scales[0]).is_integer()
+    assert steps(run, "applied") == [1, 2, 3, 4, 5, 6]
+    assert all(map(math.isfinite, steps(run, "grad_norm")))
+    position = load_position(checkpoints(run)[-1])
+    assert (position.loss_scale, position.steady) == (scales[-1], 6)
+    trained(run, *given, "training.steps=7")
+    assert steps(run, "loss_scale")[6] == scales[-1]
+
+
+def test_precision_is_no_setting_to_change_on_the_way(trained: Callable[..., object], tmp_path: Path) -> None:
+    trained(tmp_path / "run", "training.steps=2")
+    trained(tmp_path / "run", "training.steps=3", "training.keep=1")
+    with pytest.raises(SettingsError, match=r"training.precision is 'bf16', but .* was trained with 'auto'"):
+        trained(tmp_path / "run", "training.steps=4", "training.precision=bf16")
+
+
+def test_the_length_may_be_given_in_hours_of_audio(trained: Callable[..., dict[str, Any]], tmp_path: Path) -> None:
+    told = trained(tmp_path / "run", "training.hours=0.05")
+    assert told["audio_seconds"] == pytest.approx(0.05 * 3600, rel=0.15)
+
+
+def test_the_best_checkpoints_stay_and_stand_for_the_run(
+    trained: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    every = ("training.validate_every=2", "training.save_every=2", "training.average=false")
+    trained(run, "training.steps=12", *every, "training.keep=1", "training.keep_best=2")
+    found = {line["step"] + 1: line["wer"] for line in lines(run) if "validation" in line}
+    assert sorted(found) == [2, 4, 6, 8, 10, 12]
+    ranked = sorted(found, key=lambda step: (found[step], -step))
+    kept = [load_position(path).step for path in checkpoints(run)]
+    assert sorted(kept) == sorted({12, *ranked[:2]})
+    assert chosen(run).name == f"step-{ranked[0]:08d}"
+    assert load(run, ALONE)[2] == best(run, 1)[0]
+
+
+def test_the_average_is_kept_just_when_it_is_better(trained: Callable[..., dict[str, Any]], tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    told = trained(run, "training.steps=12", "training.validate_every=4", "training.save_every=4")
+    before = load_position(best(run, 1)[0]).score
+    assert before is not None
+    assert average_folder(run).exists() == ("average" in told)
+    if "average" in told:
+        assert told["average"]["dev"]["wer"] < before
+
+
+def test_weights_are_taken_from_another_run(trained: Callable[..., object], tmp_path: Path) -> None:
+    donor, run = tmp_path / "donor", tmp_path / "run"
+    trained(donor, "training.steps=8", "training.average=false")
+    trained(run, "training.steps=1", f"init_from={donor}", "optimizer.learning_rate.value=1e-9")
+    theirs, mine = (read_tensors(chosen(place) / "model.safetensors") for place in (donor, run))
+    moved = [name for name in mine if not torch.allclose(mine[name], theirs[name], atol=1e-6) and "running" not in name]
+    assert moved == []
+    trained(tmp_path / "fresh", "training.steps=1", f"init_from.run={donor}", "init_from.part=encoder", "seed=1")
+    fresh = read_tensors(chosen(tmp_path / "fresh") / "model.safetensors")
+    assert not torch.allclose(fresh["output.weight"], theirs["output.weight"], atol=1e-2)
+
+
+def test_weights_of_a_model_with_nothing_in_common_are_refused(trained: Callable[..., object], tmp_path: Path) -> None:
+    trained(tmp_path / "donor", "training.steps=1")
+    conformer = ("model.encoder.kind=conformer", "model.encoder.heads=2", "model.encoder.width=48")
+    with pytest.raises(CheckpointError, match="no encoder weights that fit"):
+        trained(tmp_path / "run", "training.steps=1", f"init_from={tmp_path / 'donor'}", *conformer)
+
+
+def test_features_of_the_training_audio_are_measured_once_and_kept(
+    trained: Callable[..., object], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    trained(run, "training.steps=2", "model.features.normalisation=global")
+    found = read_tensors(checkpoints(run)[-1] / "model.safetensors")
+    assert found["frontend.normalise.mean"].isfinite().all()
+    assert (found["frontend.normalise.deviation"] > 0).all()
+    trained(run, "training.steps=3", "model.features.normalisation=global")
+    again = read_tensors(checkpoints(run)[-1] / "model.safetensors")
+    assert torch.equal(again["frontend.normalise.mean"], found["frontend.normalise.mean"])
+    assert "going on at step 2" in capsys.readouterr().err
+
+
+def test_tensorboard_shows_steps_and_validations_once(trained: Callable[..., object], tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    for total in (2, 4):
+        trained(run, f"training.steps={total}", "training.tensorboard=true", "training.validate_every=2")
+    events = EventAccumulator(str(run / "tensorboard"))
+    events.Reload()
+    assert [event.step for event in events.Scalars("step/loss")] == [0, 1, 2, 3]
+    assert [event.value for event in events.Scalars("step/loss")] == pytest.approx(steps(run, "loss"))
+    assert [event.step for event in events.Scalars("dev/wer")] == [1, 3]
