@@ -2,9 +2,10 @@
 
 Small convolutions over time and frequency shorten time by 4 or 8. In each block half a feed-forward layer,
 self-attention, a convolution over time and another half of a feed-forward layer each add to the state. The paper
-normalises it after each block; here that is a setting, since without it short trainings learn several times faster: on
-three hours of synthetic sentences a million parameters came to a loss per token of 2.3 in 130 steps of 24 s, with it
-only to 3.9, and with one norm after the last block likewise.
+normalises it after each block; here that is a setting, since short trainings learn faster without it: on three hours of
+synthetic sentences the loss per token of a million parameters fell to 3.2 in 160 steps of 24 s without, and to 3.9 with
+it (rate 1e-2; 3.9 too with one norm after the last block). Batch instead of layer normalisation after the subsampling
+then brought it from 2.3 to 1.6 in 130 steps (rate 5e-3).
 
 Padding never reaches a real frame: attention does not see it, convolutions see zeros there, and batch normalisation
 does not count it.
