@@ -253,5 +253,11 @@ def test_each_value_is_shown_with_where_it_comes_from() -> None:
     assert rows["listed"] == ([], "default")
 
 
+def test_a_name_given_for_a_whole_group_is_where_its_values_come_from() -> None:
+    settings = build(Tree, {"leaf": {"steps": 3}}, "x.yaml")
+    rows = {name: origin for name, _, origin in origins(settings, {"leaf": "preset"}, [], "x.yaml")}
+    assert rows["leaf.steps"] == rows["leaf.rate"] == "x.yaml"
+
+
 def test_nested_names_are_joined_by_dots() -> None:
     assert flat({"a": {"b": 1, "c": {}}, "d": [1]}) == [("a.b", 1), ("a.c", {}), ("d", [1])]

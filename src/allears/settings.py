@@ -163,7 +163,9 @@ def _copied(value: Any) -> Any:
 
 def _has(values: Any, parts: list[str]) -> bool:
     for part in parts:
-        if not isinstance(values, dict) or part not in values:
+        if not isinstance(values, dict):
+            return True  # a name that stands for the whole group
+        if part not in values:
             return False
         values = values[part]
     return True
