@@ -9,7 +9,9 @@ import typer
 
 
 def train(
-    config: str = typer.Argument(help="A YAML file, or the name of a shipped config: demo, tiny, small, digits, mandarin."),
+    config: str = typer.Argument(
+        help="A YAML file, or the name of a shipped config: demo, tiny, small, digits, mandarin."
+    ),
     overrides: list[str] = typer.Argument(
         None, metavar="[KEY=VALUE]...", help="Settings to change, such as dataset=PATH or training.epochs=3."
     ),

@@ -25,11 +25,12 @@ from allears.run.recognise import evaluate
 from allears.text.tokenizer import Tokenizer
 from allears.training import checkpoint
 from allears.training.average import average_folder, chosen, write_average
-from allears.training.engine import build_engine
+from allears.training.engine import Engine
 from allears.training.initial import take
 from allears.training.loop import MAY_CHANGE, Validation, run_steps
 from allears.training.metrics import Journal, Metrics
 from allears.training.precision import LossScale, resolved
+from allears.training.reduction import build_reduce
 from allears.training.step import Stepper
 from allears.types import SAMPLE_RATE
 
@@ -216,8 +217,10 @@ class _Training:
     def _stepper(self) -> Stepper:
         collection, plans, settings = self.material.collection, self.material.plans, self.settings
         start_scale = self.start.loss_scale or settings.training.loss_scale
+        world, reduction = self.world, settings.training.reduction
+        reduce = build_reduce(reduction, world, settings.plan.micro_batches) if world.size > 1 else None
         return Stepper(
-            build_engine(self.model, self.world),
+            Engine(self.model, reduce, world.size, tree=reduction == "exact"),
             self.optimizer,
             self.world,
             settings.plan.micro_batches,

@@ -1,109 +1,194 @@
-"""How gradients meet: alone, or summed over all ranks by DistributedDataParallel while backward still runs."""
+"""How gradients meet: over the micro-batches of a rank, then over all ranks, while the last backward still runs.
+
+All gradients lie in one flat buffer, cut into buckets in the order in which backward fills them, with batch norm's sums
+behind them. A rank's micro-batches are added on a stack, as in a binary counter, so that they add along the step's
+fixed tree; during the last backward each bucket that is full goes to the reduction, always in the same order.
+"""
 
 from __future__ import annotations
 
-import contextlib
-import inspect
 import time
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import torch
-import torch.distributed as dist
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
 
-from allears.types import Loss
+from allears.layers.batch_norm import taken_sums
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
+    from torch import Tensor, nn
 
-    from torch import Tensor
-    from torch._C._distributed_c10d import GradBucket
+    from allears.training.reduction import Reduce
+    from allears.types import Loss
 
-    from allears.types import Batch
-    from allears.world import World
-
-
-# torch 2.13 renamed the option that keeps buffers of different ranks apart.
-_RENAMED = "forward_sync_buffers" in inspect.signature(DistributedDataParallel.__init__).parameters
-_NO_BUFFERS: dict[str, Any] = {"forward_sync_buffers" if _RENAMED else "broadcast_buffers": False}
+BUCKET_BYTES = 25 << 20
+"""Large enough for a network's full speed, small enough that the first one is full early; DDP's own default."""
 
 
-class Objective(nn.Module):
-    """A model with its loss divided by the planned counts of the whole step, so that gradients need only be added."""
-
-    def __init__(self, model: nn.Module) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, batch: Batch | None, planned: int) -> tuple[Tensor, Loss]:
-        """The scalar to differentiate, and the loss it came from; without a batch, a zero that reaches each weight."""
-        if batch is None:
-            zero = torch.stack([parameter.sum() * 0.0 for parameter in self.model.parameters()]).sum()
-            return zero, Loss({}, {})
-        loss: Loss = self.model(batch)
-        total = torch.stack([value / max(planned, 1) for value in loss.sums.values()]).sum()
-        return total, loss
+def objective(loss: Loss, planned: int) -> Tensor:
+    """The scalar to differentiate: sums over planned counts of the whole step, so that gradients need only be added."""
+    return torch.stack([value / max(planned, 1) for value in loss.sums.values()]).sum()
 
 
 class Engine:
-    """One process alone.
+    """Gradients of one model.
 
-    Attributes:
-        model: the bare model.
-        reduces: whether the last backward of a step must run even without a batch.
+    A step is `begin`, then for each micro-batch `clean`, backward, `done`, then `finish`.
+
+    Args:
+        model: whose parameters' ``grad`` will be views of flat buffers.
+        reduce: adds over all ranks; none for a lone rank.
+        ranks: how many there are.
+        tree: whether micro-batches are added along the tree, which takes a buffer for each of its levels; otherwise
+            one after the other.
     """
 
-    reduces = False
-
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: nn.Module, reduce: Reduce | None, ranks: int, tree: bool) -> None:
         self.model = model
-        self.objective: nn.Module = Objective(model)
+        self._reduce = reduce
+        self._tree = tree
+        self._parameters = [parameter for parameter in model.parameters() if parameter.requires_grad][::-1]
+        self._device = self._parameters[0].device
+        self._places: list[slice] = []
+        self._buckets: list[slice] = []
+        self._bucket_of: dict[int, int] = {}
+        self._lay_out(ranks)
+        self._pool: list[Tensor] = []
+        self._stack: list[Tensor] = []
+        self._flat: Tensor | None = None
+        self._count = 0
+        self._final = False
+        self._waiting: list[int] = []
+        self._sent: list[Future[None]] = []
+        self._courier = _Courier(self._device) if reduce is not None else None
+        if reduce is not None:
+            for parameter in self._parameters:
+                parameter.register_post_accumulate_grad_hook(self._filled)  # type: ignore[no-untyped-call]
 
-    def silence(self) -> AbstractContextManager[None]:
-        """Inside, backward does not communicate."""
-        return contextlib.nullcontext()
+    def _lay_out(self, ranks: int) -> None:
+        """Give each parameter its place and each bucket its bounds, all divided by the number of ranks."""
+        end = start = 0
+        for parameter in self._parameters:
+            self._places.append(slice(end, end + parameter.numel()))
+            self._bucket_of[id(parameter)] = len(self._buckets)
+            end += parameter.numel()
+            if (end - start) * 4 >= BUCKET_BYTES:
+                start = end = self._close(start, end, ranks)
+        if end > start:
+            end = self._close(start, end, ranks)
+        self._sums = slice(end, end + taken_sums(self.model, self._device).numel())
+        if self._sums.stop > end:
+            self._close(end, self._sums.stop, ranks)
 
-    def exposed_seconds(self) -> float:
-        """How long the last backward waited for other ranks after its own work was done."""
-        return 0.0
+    def _close(self, start: int, end: int, ranks: int) -> int:
+        end += -(end - start) % ranks
+        self._buckets.append(slice(start, end))
+        return end
+
+    def begin(self) -> None:
+        """Begin a step."""
+        self._pool += self._stack
+        self._stack = []
+        self._flat = None
+        self._count = 0
+
+    def clean(self, final: bool) -> None:
+        """Make all gradients zero, for a micro-batch that is the ``final`` one of this rank or not."""
+        if self._flat is None or self._tree:
+            self._flat = self._pool.pop() if self._pool else self._new()
+            self._flat.zero_()
+            self._attach(self._flat)
+        self._final = final
+        if final:
+            self._sent = []
+            self._waiting = [0] * len(self._buckets)
+            for bucket in self._bucket_of.values():
+                self._waiting[bucket] += 1
+            if self._sums.stop > self._sums.start:
+                self._waiting[-1] = 1  # they come when the micro-batch is done
+
+    def done(self) -> None:
+        """Put the micro-batch, which may have been empty, to the others of this rank."""
+        assert self._flat is not None
+        if self._sums.stop > self._sums.start:
+            self._flat[self._sums] += taken_sums(self.model, self._device)
+        self._count += 1
+        if self._final:
+            self._waiting = [0] * len(self._buckets)  # what backward has not reached stays zero
+            self._send()
+        elif self._tree:
+            whole, counted = self._flat, self._count
+            while counted % 2 == 0:
+                self._pool.append(whole)
+                whole = self._stack.pop().add_(whole)
+                counted //= 2
+            self._stack.append(whole)
+
+    def finish(self) -> tuple[Tensor, float]:
+        """Wait for all ranks; batch norm's sums of the whole step, and for how long this rank had to wait."""
+        began = time.monotonic()
+        for bucket in self._sent:
+            bucket.result()
+        if self._courier is not None:
+            self._courier.join()
+        result = self._stack[0] if self._stack else self._flat
+        assert result is not None
+        self._pool += [flat for flat in (*self._stack, self._flat) if flat is not None and flat is not result]
+        self._attach(result)
+        self._stack, self._flat = [result], None
+        return result[self._sums], time.monotonic() - began
+
+    def _new(self) -> Tensor:
+        return torch.zeros(self._buckets[-1].stop, device=self._device)
+
+    def _attach(self, flat: Tensor) -> None:
+        """Let each parameter's gradient be its place in ``flat``, with the strides of the parameter."""
+        for parameter, place in zip(self._parameters, self._places, strict=True):
+            parameter.grad = flat[place].as_strided(parameter.shape, parameter.stride())
+
+    def _filled(self, parameter: Tensor) -> None:
+        """Backward has reached a parameter."""
+        if self._final:
+            self._waiting[self._bucket_of[id(parameter)]] -= 1
+            self._send()
+
+    def _send(self) -> None:
+        """Hand on all buckets that are full, in their order: every rank has the same one."""
+        while len(self._sent) < len(self._buckets) and self._waiting[len(self._sent)] == 0:
+            bucket = self._buckets[len(self._sent)]
+            assert self._flat is not None
+            whole = self._flat[bucket]
+            for left in reversed(self._stack):
+                whole = left[bucket].add_(whole)
+            self._sent.append(self._hand(whole))
+
+    def _hand(self, whole: Tensor) -> Future[None]:
+        if self._courier is None or self._reduce is None:
+            done: Future[None] = Future()
+            done.set_result(None)
+            return done
+        return self._courier.carry(self._reduce, whole)
 
 
-class DdpEngine(Engine):
-    """Gradients are summed over all ranks, bucket by bucket, during the last backward of a step.
+class _Courier:
+    """Runs reductions one after the other beside backward: a thread on a CPU, a stream of its own on CUDA."""
 
-    DDP's division by the world size and its broadcast of buffers are off: counts are global already, and batch norm's
-    statistics travel in the step's exchange.
-    """
+    def __init__(self, device: torch.device) -> None:
+        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
+        self._thread = ThreadPoolExecutor(1, "reduction", torch.set_num_threads, (1,)) if self._stream is None else None
 
-    reduces = True
+    def carry(self, reduce: Reduce, flat: Tensor) -> Future[None]:
+        if self._thread is not None:
+            return self._thread.submit(reduce, flat)
+        assert self._stream is not None
+        self._stream.wait_stream(torch.cuda.current_stream())
+        done: Future[Any] = Future()
+        with torch.cuda.stream(self._stream):
+            reduce(flat)
+        done.set_result(None)
+        return done
 
-    def __init__(self, model: nn.Module, world: World) -> None:
-        super().__init__(model)
-        self._last_launch = 0.0
-        self._wrapped = DistributedDataParallel(
-            self.objective,
-            device_ids=[world.device.index] if world.device.type == "cuda" else None,
-            **_NO_BUFFERS,
-            gradient_as_bucket_view=True,
-        )
-        self._wrapped.register_comm_hook(None, lambda _, bucket: self._sum(bucket))
-        self.objective = self._wrapped
-
-    def _sum(self, bucket: GradBucket) -> torch.futures.Future[Tensor]:
-        self._last_launch = time.monotonic()
-        work = dist.all_reduce(bucket.buffer(), async_op=True)
-        assert work is not None
-        summed: torch.futures.Future[Tensor] = work.get_future().then(lambda done: done.value()[0])
-        return summed
-
-    def silence(self) -> AbstractContextManager[None]:
-        return self._wrapped.no_sync()
-
-    def exposed_seconds(self) -> float:
-        return max(time.monotonic() - self._last_launch, 0.0) if self._last_launch else 0.0
-
-
-def build_engine(model: nn.Module, world: World) -> Engine:
-    """The engine for this world."""
-    return Engine(model) if world.size == 1 else DdpEngine(model, world)
+    def join(self) -> None:
+        """Let what follows on the device wait for what was carried."""
+        if self._stream is not None:
+            torch.cuda.current_stream().wait_stream(self._stream)

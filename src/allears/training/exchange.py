@@ -1,6 +1,6 @@
 """The one small exchange of a step: what every rank must know of every micro-batch, in one sum over all ranks.
 
-[micro_batches × FIELDS] then batch norm's sums; each rank fills the rows of its own places, the rest is zero.
+[micro_batches × FIELDS]; each rank fills the rows of its own places, the rest is zero.
 """
 
 from __future__ import annotations
@@ -10,11 +10,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from allears.layers.batch_norm import taken_sums
-
 if TYPE_CHECKING:
-    from torch import Tensor, nn
-
     from allears.types import Loss
     from allears.world import World
 
@@ -32,7 +28,6 @@ class Verdict:
         utterances: used.
         rejected: planned but not usable.
         faulty: places whose loss is not finite.
-        statistics: batch norm's sums over the step, to be applied if the step is.
     """
 
     loss: float
@@ -40,7 +35,6 @@ class Verdict:
     utterances: int
     rejected: int
     faulty: list[int]
-    statistics: Tensor
 
 
 class Exchange:
@@ -63,22 +57,14 @@ class Exchange:
         """Record planned utterances of ``place`` that could not be used."""
         self._rows[place, REJECTED] = utterances
 
-    def settle(self, model: nn.Module, world: World) -> Verdict:
+    def settle(self, world: World) -> Verdict:
         """Exchange, and say what all ranks now know."""
-        sums = taken_sums(model, self._rows.device)
-        message = torch.cat((self._rows.flatten(), sums.double()))
-        world.sum(message)
-        rows = message[: self._rows.numel()].view_as(self._rows)
-        return _verdict(rows, message[self._rows.numel() :])
-
-
-def _verdict(rows: Tensor, statistics: Tensor) -> Verdict:
-    values = rows.tolist()
-    return Verdict(
-        sum(row[LOSS] for row in values),
-        round(sum(row[COUNT] for row in values)),
-        round(sum(row[UTTERANCES] for row in values)),
-        round(sum(row[REJECTED] for row in values)),
-        [place for place, row in enumerate(values) if row[FAULTY]],
-        statistics,
-    )
+        world.sum(self._rows)
+        values = self._rows.tolist()
+        return Verdict(
+            sum(row[LOSS] for row in values),
+            round(sum(row[COUNT] for row in values)),
+            round(sum(row[UTTERANCES] for row in values)),
+            round(sum(row[REJECTED] for row in values)),
+            [place for place, row in enumerate(values) if row[FAULTY]],
+        )

@@ -11,6 +11,7 @@ from pydantic import Field, PositiveFloat, PositiveInt
 from allears.reporting import Progress, duration, say
 from allears.settings import Settings
 from allears.training.precision import LARGEST, SMALLEST, Precision
+from allears.training.reduction import Reduction
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -30,6 +31,8 @@ class TrainingSettings(Settings):
         steps: optimiser steps in all; goes before both.
         precision: ``float32``, ``bf16``, ``fp16`` or ``auto``: on CUDA bf16 where the card has it, else fp16; on a CPU
             float32.
+        reduction: how gradients are added over micro-batches and ranks: ``exact``, the same bits on any number of
+            ranks; ``fast``, by the backend's own all-reduce.
         loss_scale: what fp16's loss scale starts with; a power of two keeps every bit.
         validate_every: steps between validations; none means once an epoch.
         validate_hours: each validation scores at most this much of a set, the same part every time.
@@ -45,6 +48,7 @@ class TrainingSettings(Settings):
     hours: PositiveFloat | None = None
     steps: PositiveInt | None = None
     precision: Precision = "auto"
+    reduction: Reduction = "exact"
     loss_scale: float = Field(default=2.0**16, ge=SMALLEST, le=LARGEST)
     validate_every: PositiveInt | None = None
     validate_hours: PositiveFloat = 1.0
@@ -64,7 +68,11 @@ class TrainingSettings(Settings):
 
 
 MAY_CHANGE = (
-    *(f"training.{name}" for name in TrainingSettings.model_fields if name not in {"precision", "loss_scale"}),
+    *(
+        f"training.{name}"
+        for name in TrainingSettings.model_fields
+        if name not in {"precision", "loss_scale", "reduction"}
+    ),
     "loader",
     "validation",
     "test",

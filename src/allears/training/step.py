@@ -18,12 +18,15 @@ import torch
 from allears import seeding
 from allears.errors import TrainingError
 from allears.layers.batch_norm import update_running
+from allears.training.engine import objective
 from allears.training.exchange import Exchange, Verdict
 from allears.training.precision import LossScale, Precision, autocast
-from allears.types import Batch, StepReport, StepSeconds
+from allears.types import Batch, Loss, StepReport, StepSeconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from torch import Tensor
 
     from allears.loading.loader import StepWork
     from allears.training.engine import Engine
@@ -86,18 +89,18 @@ class Stepper:
         began = time.monotonic()
         exposed = 0.0
         while True:
-            self.optimizer.zero_grad(set_to_none=True)
             exchange = self._gradients(work)
-            exposed += self.engine.exposed_seconds()
+            statistics, waited = self.engine.finish()
+            exposed += waited
             reduced = time.monotonic()
-            verdict = exchange.settle(self.engine.model, self.world)
+            verdict = exchange.settle(self.world)
             settled = time.monotonic()
             scale = self.scale.value
             norm = self._norm(work, verdict)
             if math.isfinite(norm):
                 break
             self._overflow(work.planned.step, norm)
-        self._apply(verdict, learning_rate)
+        self._apply(verdict, statistics, learning_rate)
         ended = time.monotonic()
         return StepReport(
             step=work.planned.step,
@@ -118,31 +121,25 @@ class Stepper:
         )
 
     def _gradients(self, work: StepWork) -> Exchange:
-        """Run this rank's micro-batches; afterwards each ``grad`` holds the sum over all ranks."""
+        """Run this rank's micro-batches; what happened in them."""
         exchange = Exchange(self.micro_batches, self.world.device)
-        last = len(work.batches) - 1
-        for n, (place, batch) in enumerate(zip(work.places, work.batches, strict=True)):
-            if n < last:
-                with self.engine.silence():
-                    self._micro_batch(work, place, batch, exchange)
-            else:
-                self._micro_batch(work, place, batch, exchange, final=True)
+        self.engine.begin()
+        for place, batch in zip(work.places, work.batches, strict=True):
+            self.engine.clean(final=place == work.places[-1])
+            if batch is not None:
+                self._micro_batch(work, place, batch, exchange)
+            self.engine.done()
         for place, rejected in work.rejected.items():
             exchange.reject(place, len(rejected))
         return exchange
 
-    def _micro_batch(
-        self, work: StepWork, place: int, batch: Batch | None, exchange: Exchange, final: bool = False
-    ) -> None:
-        if batch is None and not (final and self.engine.reduces):
-            return
+    def _micro_batch(self, work: StepWork, place: int, batch: Batch, exchange: Exchange) -> None:
         torch.manual_seed(seeding.mixed(self.seed, work.planned.step, place, _DROPOUT))
-        on_device = None if batch is None else batch.to(self.world.device)
         with autocast(self.precision, self.world.device):
-            total, loss = self.engine.objective(on_device, work.planned.tokens)
-        (total * self.scale.value).backward()
-        if batch is not None:
-            exchange.put(place, loss, len(batch.utterances))
+            loss: Loss = self.engine.model(batch.to(self.world.device))
+            total = objective(loss, work.planned.tokens)
+        (total * self.scale.value).backward()  # type: ignore[no-untyped-call]
+        exchange.put(place, loss, len(batch.utterances))
 
     def _norm(self, work: StepWork, verdict: Verdict) -> float:
         """The gradient's norm, after it has been brought to what was really in the step, and clipped."""
@@ -171,9 +168,9 @@ class Stepper:
                 "lower optimizer.learning_rate.value."
             )
 
-    def _apply(self, verdict: Verdict, learning_rate: float) -> None:
+    def _apply(self, verdict: Verdict, statistics: Tensor, learning_rate: float) -> None:
         """Move the weights and the running statistics, on all ranks alike."""
-        update_running(self.engine.model, verdict.statistics)
+        update_running(self.engine.model, statistics)
         self.scale.held()
         if verdict.count == 0:
             return
