@@ -95,13 +95,13 @@ def test_an_unknown_or_missing_key_is_named_with_the_nearest_known_one(values: d
 @pytest.mark.parametrize(
     ("leaf", "expected"),
     [
-        ({"steps": "many"}, r"^x.yaml: leaf\.steps is 'many': input should be a valid integer.*\.$"),
-        ({"steps": 1.5}, r"^x.yaml: leaf\.steps is 1\.5: .*integer.*\.$"),
+        ({"steps": "many"}, r"^x.yaml: leaf\.steps is 'many': must be a whole number\.$"),
+        ({"steps": 1.5}, r"^x.yaml: leaf\.steps is 1\.5: must be a whole number\.$"),
         ({"steps": 0}, r"^x.yaml: leaf\.steps is 0: input should be greater than or equal to 1\.$"),
         ({"rate": float("nan")}, r"^x.yaml: leaf\.rate is nan: input should be a finite number\.$"),
         ({"rate": None}, r"^x.yaml: leaf\.rate is None: .*number.*\.$"),
         ({"kind": "hot"}, r"^x.yaml: leaf\.kind is 'hot': input should be 'warm' or 'cold'\.$"),
-        ({"name": 3}, r"^x.yaml: leaf\.name is 3: .*string.*\.$"),
+        ({"name": 3}, r"^x.yaml: leaf\.name is 3: must be text\.$"),
         (3, r"^x.yaml: leaf is 3: .*\.$"),
     ],
 )
@@ -113,11 +113,11 @@ def test_a_wrong_value_is_named_with_the_rule(leaf: object, expected: str) -> No
     ("engine", "expected"),
     [
         ({"kind": "petrol"}, "x.yaml: engine.kind is 'petrol': must be one of 'steam', 'diesel'."),
-        ({"kind": "diesel", "cylinders": "six"}, "x.yaml: engine.cylinders is 'six': input should be a valid integer"),
+        ({"kind": "diesel", "cylinders": "six"}, "x.yaml: engine.cylinders is 'six': must be a whole number"),
         ({"kind": "diesel", "pump": {"steps": 0}}, "x.yaml: engine.pump.steps is 0: input should be greater than"),
         ({"kind": ["steam"]}, "x.yaml: engine.kind is \"['steam']\": must be one of 'steam', 'diesel'."),
-        (None, "x.yaml: engine is None: input should be a valid dictionary"),
-        (3, "x.yaml: engine is 3: input should be a valid dictionary"),
+        (None, "x.yaml: engine is None: must be a group of settings"),
+        (3, "x.yaml: engine is 3: must be a group of settings"),
         (True, "x.yaml: engine is True: must not be true or false."),
     ],
 )

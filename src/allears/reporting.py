@@ -117,7 +117,7 @@ class Progress:
         rate = (self.done - self._before) / elapsed
         parts = [f"{self.done:,.0f}/{self.total:,.0f} {self.unit}"]
         if rate > 0:
-            parts += [f"{rate:,.1f}/s", f"{duration(max(self.total - self.done, 0) / rate)} left"]
+            parts += [f"{rate:,.1f}/s", f"{duration(round(max(self.total - self.done, 0) / rate))} left"]
         if self.note:
             parts.append(self.note)
         return " · ".join(parts)

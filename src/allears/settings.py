@@ -38,6 +38,16 @@ class Settings(BaseModel):
 S = TypeVar("S", bound=Settings)
 
 
+_RULES = {
+    **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "must be a whole number"),
+    **dict.fromkeys(("float_type", "float_parsing"), "must be a number"),
+    **dict.fromkeys(("bool_type", "bool_parsing"), "must be true or false"),
+    **dict.fromkeys(("model_type", "model_attributes_type", "dict_type"), "must be a group of settings"),
+    "string_type": "must be text",
+}
+"""Rules in plain words, by pydantic's names of what is wrong."""
+
+
 class _Loader(yaml.SafeLoader):
     """Safe YAML in which a key that stands twice is an error instead of a silent loss."""
 
@@ -185,8 +195,9 @@ def _sentence(kind: type[BaseModel], problem: dict[str, Any]) -> str:
         return f"{name} must be given."
     if problem["type"] == "union_tag_invalid":
         return f"{name}.kind is {problem['ctx']['tag']!r}: must be one of {problem['ctx']['expected_tags']}."
-    rule = problem["msg"].removeprefix("Value error, ").rstrip(".")
-    return f"{name} is {problem['input']!r}: {rule[:1].lower()}{rule[1:]}."
+    rule = _RULES.get(problem["type"], problem["msg"].removeprefix("Value error, ").rstrip("."))
+    found = "" if isinstance(problem["input"], dict) else f" is {problem['input']!r}"
+    return f"{name}{found}: {rule[:1].lower()}{rule[1:]}."
 
 
 def _place(kind: Any, location: list[Any]) -> tuple[list[Any], list[str]]:

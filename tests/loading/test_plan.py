@@ -115,7 +115,7 @@ def test_drop_last_drops_less_than_a_step_and_another_part_each_epoch() -> None:
 
 
 def test_what_no_micro_batch_can_hold_is_an_error_that_says_so() -> None:
-    with pytest.raises(PlanError, match=r"3 are longer than a micro-batch \(2 s\).*plan.micro_batches"):
+    with pytest.raises(PlanError, match=r"3 are longer than a micro-batch \(2 s: .*plan.micro_batches"):
         plan_epoch(np.array([5, 6, 7]) * RATE, PlanSettings(step_seconds=16, micro_batches=8), 0, 0)
     with pytest.raises(PlanError, match="there are none"):
         plan_epoch(np.zeros(0, dtype=np.int64), PlanSettings(), 0, 0)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
-from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator  # type: ignore[import-untyped]
 
 from allears.errors import CheckpointError, SettingsError
 from allears.run.recognise import load
@@ -51,9 +51,8 @@ def steps(run: Path, key: str) -> list[float]:
 def test_half_precision_follows_float32(
     trained: Callable[..., object], tmp_path: Path, precision: str, encoder: str
 ) -> None:
-    how = ("training.steps=10", f"model.encoder.kind={encoder}")
-    if encoder == "conformer":
-        how += ("model.encoder.heads=2",)
+    heads = ("model.encoder.heads=2",) if encoder == "conformer" else ()
+    how = ("training.steps=10", f"model.encoder.kind={encoder}", *heads)
     trained(tmp_path / "whole", *how)
     trained(tmp_path / "half", *how, f"training.precision={precision}")
     whole, half = steps(tmp_path / "whole", "loss"), steps(tmp_path / "half", "loss")
@@ -132,7 +131,7 @@ def test_weights_are_taken_from_another_run(trained: Callable[..., object], tmp_
 def test_weights_of_a_model_with_nothing_in_common_are_refused(trained: Callable[..., object], tmp_path: Path) -> None:
     trained(tmp_path / "donor", "training.steps=1")
     conformer = ("model.encoder.kind=conformer", "model.encoder.heads=2", "model.encoder.width=48")
-    with pytest.raises(CheckpointError, match="no encoder weights that fit"):
+    with pytest.raises(CheckpointError, match="an encoder that does not fit this model"):
         trained(tmp_path / "run", "training.steps=1", f"init_from={tmp_path / 'donor'}", *conformer)
 
 

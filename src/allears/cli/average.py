@@ -14,7 +14,7 @@ def average(
     ),
     as_json: bool = typer.Option(False, "--json", help="Print a JSON object as the last line."),
 ) -> None:
-    """Average the best checkpoints of a run; evaluate, transcribe and align then use the average.
+    """Average the best checkpoints of a run; evaluate and transcribe then use the average.
 
     A training does this by itself at its end, and keeps the average only if it is better on the validation set; this
     command keeps it whatever it is. Remove the folder RUN/average to go back.
@@ -22,13 +22,15 @@ def average(
     Example: allears average runs/first --checkpoints 5
     """
     from allears.errors import SettingsError
-    from allears.reporting import show, show_json
+    from allears.reporting import say, show, show_json
     from allears.training.average import write_average
     from allears.training.checkpoint import best, checkpoints
 
     if most < 1:
         raise SettingsError(f"--checkpoints must be at least 1, not {most}.")
     of = best(run, most) or checkpoints(run)[-most:]
+    if len(of) < 2:
+        say("note: just one checkpoint is there, or was scored; training.validate_every scores more of them.")
     place = write_average(run, of)
     show(f"{place}: the average of {', '.join(sorted(path.name for path in of))}")
     if as_json:

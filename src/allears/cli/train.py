@@ -24,30 +24,33 @@ def train(
 
     Example: allears train tiny dataset=data/libri --out runs/first --processes 2
     """
+    from allears.run.settings import RunSettings
     from allears.settings import build, origins, overridden, read
 
     given = overrides or []
     given = [f"train.{item}" if item.startswith("dataset=") else item for item in given]
     values = overridden(read(config), given)
+    settings = build(RunSettings, values, config)
     if show:
         from allears.reporting import show as show_line
-        from allears.run.settings import RunSettings
 
-        for name, value, origin in origins(build(RunSettings, values, config), values, given, config):
+        for name, value, origin in origins(settings, values, given, config):
             show_line(f"{name:<44} {value!s:<28} {origin}")
         return
     from allears.cluster.local import launch, launched
 
     folder = out or Path("runs") / Path(config).stem
     if processes != 1 and not launched():
+        from allears.loading.plan import subtrees
+
+        subtrees(settings.plan.micro_batches, processes)  # whether there is one for each is said before they start
         arguments = ["train", config, *given, "--out", str(folder), *(["--json"] if as_json else [])]
         sys.exit(launch(arguments, processes))
     from allears.cli.ranks import as_rank
-    from allears.run.settings import RunSettings
     from allears.run.train import train as train_run
 
     with as_rank() as world:
-        outcome = train_run(build(RunSettings, values, config), folder, world)
+        outcome = train_run(settings, folder, world)
         if world.leads:
             from allears.reporting import say, show_json
 

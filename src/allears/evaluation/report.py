@@ -23,7 +23,8 @@ def tell(result: Mapping[str, Any]) -> None:
     """Print what `allears.evaluation.result.summary` found, and where it is kept."""
     over = f"{result['bootstrap']['level']:.0%} by {result['bootstrap']['over']}"
     table(
-        f"{result['name']}: {result['utterances']:,} utterances, normaliser {result['normaliser']}",
+        f"{result['name']}: {result['utterances']:,} utterances, heard by {result['checkpoint']} of {result['run']}, "
+        f"normaliser {result['normaliser']}",
         ["", "rate", over, "errors", "units", "sub", "ins", "del"],
         [
             [f"{name} ←" if name == result["headline"] else name, f"{one['rate']:.2%}", _interval(one["interval"])]

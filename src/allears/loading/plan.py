@@ -95,9 +95,11 @@ def limits(lengths: Integers, settings: PlanSettings) -> Limits:
     long = seconds > settings.max_seconds
     unheld = ~short & ~long & (seconds > settings.micro_seconds)
     left_out = {
-        f"shorter than min_seconds ({settings.min_seconds:g})": int(short.sum()),
-        f"longer than max_seconds ({settings.max_seconds:g})": int(long.sum()),
-        f"longer than a micro-batch ({settings.micro_seconds:g} s)": int(unheld.sum()),
+        f"shorter than plan.min_seconds ({settings.min_seconds:g})": int(short.sum()),
+        f"longer than plan.max_seconds ({settings.max_seconds:g})": int(long.sum()),
+        f"longer than a micro-batch ({settings.micro_seconds:g} s: plan.step_seconds over plan.micro_batches)": int(
+            unheld.sum()
+        ),
     }
     usable = ~(short | long | unheld)
     left_out = {rule: count for rule, count in left_out.items() if count}
@@ -265,7 +267,8 @@ def subtrees(micro_batches: int, size: int) -> list[range]:
     if size > micro_batches:
         raise PlanError(
             f"{size} processes cannot share {micro_batches} micro-batches: each needs one; "
-            f"raise plan.micro_batches to {1 << (size - 1).bit_length()} or start at most {micro_batches} processes."
+            f"start at most {micro_batches} processes, or raise plan.micro_batches to {1 << (size - 1).bit_length()} "
+            "(and plan.step_seconds with it, where a micro-batch would become too short for long utterances)."
         )
     leaves = [range(micro_batches)]
     while len(leaves) < size:

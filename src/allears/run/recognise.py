@@ -120,6 +120,10 @@ def transcribe(
     whole = len(inputs) == 1 and inputs[0].is_dir()
     if split is not None and not whole:
         raise SettingsError(f"--split {split} is for a dataset, and the inputs are files; leave it out.")
+    for place in inputs:
+        if place.is_dir() and not (whole and (place / "index").exists()):
+            rule = "name one dataset, or files" if (place / "index").exists() else "name its audio files"
+            raise SettingsError(f"{place} is a folder, but not the only prepared dataset that is named; {rule}.")
     model, tokenizer, _ = load(run, world)
     lines: Iterable[Utterance]
     if whole:

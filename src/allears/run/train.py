@@ -55,8 +55,12 @@ def train(settings: RunSettings, run: Path, world: World) -> dict[str, Any]:
             stack.enter_context(locked(run, "training"))
             for remark in remarks(world, settings.plan.micro_batches):
                 say(remark)
+        # What is wrong with these is said now, not after hours.
+        checkpoint.check_settings(run, settings.model_dump(mode="json"), MAY_CHANGE)
+        if settings.init_from is not None and not checkpoint.checkpoints(run):
+            chosen(Path(settings.init_from.run))
         for source in settings.test.values():
-            source.open()  # what is wrong with it is said now, not after the training
+            source.open()
         told = _Training(settings, run, world, stack).to_the_end(places)
     tests = {name: evaluate(run, source, name, world) for name, source in settings.test.items()}
     cpu = sum(world.gather(time.process_time()))
@@ -166,8 +170,9 @@ class _Training:
         found = self.validate()
         better = found.score is not None and before is not None and found.score < before
         if world.leads:
+            name, kind = next(iter(found.headlines.items()))
             verdict = "better than each, kept" if better else "not better, removed"
-            say(f"average of {len(of)} checkpoints: {found.score:.4f} against {before:.4f}: {verdict}")
+            say(f"average of {len(of)} checkpoints: {kind} of {name} {found.score:.2%}, best {before:.2%}: {verdict}")
             if not better:
                 removed(average_folder(run))
         world.barrier()
@@ -246,6 +251,8 @@ class _Training:
                 f"learning rate {rate:.4g}: {asked.value:g} at {asked.at_step_seconds:g} s a step, scaled "
                 f"{asked.scale} to {self.settings.plan.step_seconds:g} s"
             )
+        if self.precision == "fp16" and self.world.device.type == "cpu":
+            say("note: fp16 on a CPU is for tests: it is several times slower than float32.")
         if self.start.step:
             going_on = self.start.step < self.total
             say(f"going on at step {self.start.step}" if going_on else "this run is complete already")

@@ -142,14 +142,7 @@ def resume(
         return Position(0, 0, data)
     path = found[-1]
     position = load_position(path)
-    before = dict(flat(read(str(path / "settings.yaml"))))
-    for name, value in flat(settings):
-        free = any(name == group or name.startswith(f"{group}.") for group in may_change)
-        if not free and before.get(name) != value:
-            raise SettingsError(
-                f"{name} is {value!r}, but {path} was trained with {before.get(name)!r}; "
-                "set it back to go on, or name another --out folder to start anew."
-            )
+    check_settings(run, settings, may_change)
     if position.digest != data:
         raise CheckpointError(
             f"{path} was trained on other utterances than train names now; "
@@ -158,6 +151,26 @@ def resume(
     load_model(path, model)
     load_optimizer(path, model, optimizer)
     return position
+
+
+def check_settings(run: Path, settings: dict[str, Any], may_change: tuple[str, ...]) -> None:
+    """Compare ``settings`` with those of the newest checkpoint of ``run``, but for ``may_change``.
+
+    Raises:
+        SettingsError: one differs.
+    """
+    found = checkpoints(run)
+    if not found:
+        return
+    path = found[-1]
+    before = dict(flat(read(str(path / "settings.yaml"))))
+    for name, value in flat(settings):
+        free = any(name == group or name.startswith(f"{group}.") for group in may_change)
+        if not free and before.get(name) != value:
+            raise SettingsError(
+                f"{name} is {value!r}, but {path} was trained with {before.get(name)!r}; "
+                "set it back to go on, or name another --out folder to start anew."
+            )
 
 
 def write_position(folder: Path, position: Position, **more: Any) -> None:

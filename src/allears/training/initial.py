@@ -47,10 +47,12 @@ def take(model: nn.Module, path: Path, part: Literal["whole", "encoder"], same_v
     output = [name for name in state if name.startswith("output.")]
     wanted = [name for name in state if name not in output or (part == "whole" and same_vocabulary)]
     taken = [name for name in wanted if name in found and found[name].shape == state[name].shape]
-    if not any(name.startswith("encoder.") for name in taken):
+    differing = [name for name in wanted if name in found and name not in taken]
+    if differing or not any(name.startswith("encoder.") for name in taken):
+        why = f": {_listed(differing)} have other sizes" if differing else ""
         raise CheckpointError(
-            f"init_from: {path} has no encoder weights that fit this model; "
-            "use the model.encoder settings it was trained with, or leave init_from out."
+            f"init_from: {path} has an encoder that does not fit this model{why}; "
+            "use the model.encoder and model.features settings it was trained with, or leave init_from out."
         )
     for name in taken:
         state[name].copy_(found[name])

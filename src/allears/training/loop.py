@@ -147,7 +147,7 @@ def run_steps(
                 for name, values in found.rates.items():
                     journal.validation(step, name, values, found.headlines[name])
                     if stepper.world.leads:
-                        rates = " ".join(f"{key} {value:.4f}" for key, value in values.items())
+                        rates = " ".join(f"{key} {value:.2%}" for key, value in values.items())
                         say(f"step {step}/{total} · {name}: {rates} · {duration(time.monotonic() - began)}")
             if _due(step, settings.save_every or steps_per_epoch, total):
                 save(step, score)  # last, so that whoever goes on from here has missed nothing

@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import torch
-from pydantic import Field, PositiveFloat, model_validator
+from pydantic import Field, PositiveFloat, field_validator, model_validator
 
 from allears.settings import Settings
 
@@ -78,6 +78,12 @@ class OptimizerSettings(Settings):
     betas: tuple[Decay, Decay] = (0.9, 0.98)
     weight_decay: float = Field(default=1e-3, ge=0)
     clip: PositiveFloat = 5.0
+
+    @field_validator("learning_rate", mode="before")
+    @classmethod
+    def _just_a_number(cls, value: Any) -> Any:
+        """``learning_rate: 1e-3`` means its peak."""
+        return {"value": value} if isinstance(value, float | int | str) else value
 
     def build(self, model: nn.Module) -> torch.optim.AdamW:
         """The optimiser of ``model``."""
