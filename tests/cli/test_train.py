@@ -63,7 +63,7 @@ def test_utterances_longer_than_a_micro_batch(
 ) -> None:
     overrides = [*small, "plan.step_seconds=1.2"]  # 0.3 s a micro-batch; the shortest utterance has 0.4 s
     done = command("train", "tiny", f"dataset={dataset}", *overrides, "--out", tmp_path / "run", fails=True)
-    assert "longer than a micro-batch (0.3 s)" in done.stderr
+    assert "longer than a micro-batch (0.3 s: plan.step_seconds over plan.micro_batches)" in done.stderr
     assert "plan.step_seconds" in done.stderr
 
 

@@ -21,7 +21,7 @@ def test_rates_speakers_and_the_worst_utterances_are_shown(capsys: pytest.Captur
     pairs.append(Hypothesis("gone", "e f", "", "s9", 0.0, "it is cut off"))
     pairs.append(Hypothesis("none", "", "x", "s9", 0.2, ""))
     said = told(pairs, capsys)
-    assert "test: 11 utterances, heard by step-00000002 of runs/a, normaliser basic" in said
+    assert "test: 11 utterances, step-00000002 of runs/a, normaliser basic" in said
     rows = {line.split()[0]: line.split() for line in reversed(said.splitlines()) if line.strip()}
     assert rows["wer"][1:3] == ["←", f"{7 / 38:.2%}"]
     assert rows["wer"][4:] == ["7", "38", "0", "1", "6"]

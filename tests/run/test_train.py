@@ -116,6 +116,23 @@ def test_the_average_is_kept_just_when_it_is_better(trained: Callable[..., dict[
         assert told["average"]["dev"]["wer"] < before
 
 
+def test_a_run_that_was_killed_before_its_average_was_judged_judges_it_when_it_is_started_again(
+    trained: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    given = ("training.steps=6", "training.validate_every=2", "training.save_every=2")
+    told = trained(run, *given)
+    judged = json.loads((run / "average.json").read_text())
+    (run / "average.json").unlink()
+    if judged["kept"]:
+        average_folder(run).rename(run / "average.trial")  # what the kill left
+    again = trained(run, *given)
+    assert json.loads((run / "average.json").read_text()) == judged
+    assert average_folder(run).exists() == judged["kept"]
+    assert again["validation"] == told["validation"]
+    assert not (run / "average.trial").exists()
+
+
 def test_weights_are_taken_from_another_run(trained: Callable[..., object], tmp_path: Path) -> None:
     donor, run = tmp_path / "donor", tmp_path / "run"
     trained(donor, "training.steps=8", "training.average=false")

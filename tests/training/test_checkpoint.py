@@ -231,3 +231,11 @@ def test_what_alters_a_step_must_be_as_before(tmp_path: Path) -> None:
     assert resumed(tmp_path, {**SETTINGS, "training": {"epochs": 30}}).step == 1
     with pytest.raises(CheckpointError, match="trained on other utterances"):
         resumed(tmp_path, data="other")
+
+
+def test_a_group_that_is_taken_away_is_a_change(tmp_path: Path) -> None:
+    saved(tmp_path, 1)
+    with pytest.raises(SettingsError, match=r"optimizer is None, but .* was trained with no such setting"):
+        resumed(tmp_path, {**SETTINGS, "optimizer": None})
+    with pytest.raises(SettingsError, match=r"name is not set, but .* was trained with None"):
+        resumed(tmp_path, {key: value for key, value in SETTINGS.items() if key != "name"})

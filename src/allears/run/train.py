@@ -14,7 +14,7 @@ from allears import seeding
 from allears.cluster.environment import describe, remarks
 from allears.evaluation import result
 from allears.evaluation.transcribe import hypotheses
-from allears.files import locked, removed, write_json, write_yaml
+from allears.files import locked, read_json, removed, write_json, write_yaml
 from allears.loading.example import ExampleReader
 from allears.loading.loader import Loader
 from allears.loading.material import Material, gather
@@ -94,6 +94,7 @@ class _Training:
         self.learning_rate = settings.optimizer.learning_rate.scaled(settings.plan.step_seconds)
         self.precision = resolved(settings.training.precision, world.device)
         self.stepper = self._stepper()
+        self._scored: str | None = None
 
     def to_the_end(self, places: range) -> dict[str, Any]:
         """All steps that are left, and what is to be told of them."""
@@ -120,7 +121,7 @@ class _Training:
             self.validate,
             self.save,
         )
-        averaged = self.average() if outcome.step > start else {}
+        averaged = self.average() if training.average else {}
         return {
             "step": max(outcome.step, start),
             "seconds": round(outcome.seconds, 3),
@@ -128,7 +129,7 @@ class _Training:
             "data_seconds": round(outcome.data_seconds, 3),
             "processes": self.world.size,
             "parameters": sum(parameter.numel() for parameter in self.model.parameters()),
-            "validation": outcome.validation.rates,
+            "validation": outcome.validation.rates or self.validate().rates,
             **averaged,
         }
 
@@ -142,39 +143,54 @@ class _Training:
             rates[name], headline = result.brief(heard, part.languages())
             headlines[name] = headline if select == "auto" else select
         first = next(iter(rates), None)
+        if first is not None:
+            self._scored = f"{headlines[first]} of {self.held[first][0].digest}"
         return Validation(rates, headlines, None if first is None else rates[first][headlines[first]])
 
     def save(self, step: int, score: float | None) -> None:
         """Write a checkpoint before plan step ``step``; on all ranks."""
         if self.world.leads:
             scale, training = self.stepper.scale, self.settings.training
-            digest = self.material.collection.digest
-            at = checkpoint.Position(step, self.stepper.applied, digest, scale.value, scale.steady, score)
+            at = checkpoint.Position(
+                step,
+                self.stepper.applied,
+                self.material.collection.digest,
+                self.precision,
+                scale.value if scale.scales else None,
+                scale.steady,
+                score,
+                self._scored if score is not None else None,
+            )
             parts = (self.model, self.optimizer, self.dump, self.material.tokenizer)
             checkpoint.save(self.run, at, *parts, training.keep, training.keep_best)
         self.world.barrier()
 
     def average(self) -> dict[str, Any]:
         """Average the best checkpoints, and keep that if it is better than each of them; what to tell of it."""
-        run, world, training = self.run, self.world, self.settings.training
-        if world.leads:
-            removed(average_folder(run))
-        of = world.from_leader(checkpoint.best(run, training.keep_best))
-        if not training.average or len(of) < 2:
+        run, world = self.run, self.world
+        trial, judged = run / "average.trial", run / "average.json"
+        of = world.from_leader(checkpoint.best(run, self.settings.training.keep_best))
+        names = [path.name for path in of]
+        done = world.from_leader(judged.exists() and read_json(judged).get("of") == names)
+        if done or len(of) < 2:
             return {}
         before = checkpoint.load_position(of[0]).score
         if world.leads:
-            write_average(run, of)
+            removed(average_folder(run))
+            write_average(trial, of)
         world.barrier()
-        checkpoint.load_model(average_folder(run), self.model)
+        checkpoint.load_model(trial, self.model)
         found = self.validate()
         better = found.score is not None and before is not None and found.score < before
         if world.leads:
             name, kind = next(iter(found.headlines.items()))
             verdict = "better than each, kept" if better else "not better, removed"
             say(f"average of {len(of)} checkpoints: {kind} of {name} {found.score:.2%}, best {before:.2%}: {verdict}")
-            if not better:
-                removed(average_folder(run))
+            if better:
+                trial.replace(average_folder(run))
+            else:
+                removed(trial)
+            write_json(judged, {"of": names, "score": found.score, "best": before, "kept": better})
         world.barrier()
         return {"average": found.rates} if better else {}
 
@@ -211,7 +227,7 @@ class _Training:
         if (donor := self.settings.init_from) is not None:
             place = chosen(Path(donor.run))
             same = Tokenizer.load(place / "tokenizer").digest == tokenizer.digest
-            said = take(model, place, donor.part, same)
+            said = take(model, place, donor.part, same, self.dump["model"])
             if self.world.leads:
                 say(f"init_from: {said}")
         if model.frontend.lacks_statistics():
@@ -253,6 +269,8 @@ class _Training:
             )
         if self.precision == "fp16" and self.world.device.type == "cpu":
             say("note: fp16 on a CPU is for tests: it is several times slower than float32.")
+        if self.start.precision not in {None, self.precision}:
+            say(f"note: the steps before were computed in {self.start.precision}, these are in {self.precision}.")
         if self.start.step:
             going_on = self.start.step < self.total
             say(f"going on at step {self.start.step}" if going_on else "this run is complete already")

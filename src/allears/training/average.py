@@ -33,28 +33,29 @@ def chosen(run: Path) -> Path:
     """
     if (run / "state.json").exists():
         return run
-    if (average_folder(run) / "state.json").exists():
-        return average_folder(run)
+    average, found = average_folder(run), checkpoint.checkpoints(run)
+    if (average / "state.json").exists():
+        step = checkpoint.load_position(average).step
+        if not found or step >= int(found[-1].name.removeprefix("step-")):  # else the training has gone on since
+            return average
     return next(iter(checkpoint.best(run, 1)), None) or checkpoint.newest(run)
 
 
-def write_average(run: Path, of: Sequence[Path], score: float | None = None) -> Path:
-    """Write the average of the checkpoints ``of``; only one rank does this.
+def write_average(place: Path, of: Sequence[Path]) -> None:
+    """Write the average of the checkpoints ``of`` to ``place``; only one rank does this.
 
     Raises:
         CheckpointError: there is nothing to average, or the checkpoints are of different architectures.
     """
     if not of:
-        raise CheckpointError(f"{run} holds no checkpoint to average; name the folder of a run that has trained.")
-    newest = max(of, key=lambda path: checkpoint.load_position(path).step)
-    place = average_folder(run)
+        raise CheckpointError(f"no checkpoint is there for {place}; name the folder of a run that has trained.")
+    newest = checkpoint.newest(of[0].parent.parent)
     with written_folder(place) as folder:
         checkpoint.write_tensors(_mean(of), folder / "model.safetensors")
         shutil.copy(newest / "settings.yaml", folder / "settings.yaml")
         shutil.copytree(newest / "tokenizer", folder / "tokenizer")
-        position = replace(checkpoint.load_position(newest), score=score)
+        position = replace(checkpoint.load_position(newest), score=None, scored=None)
         checkpoint.write_position(folder, position, average_of=sorted(path.name for path in of))
-    return place
 
 
 def _mean(of: Sequence[Path]) -> dict[str, Tensor]:

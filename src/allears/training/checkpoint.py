@@ -5,6 +5,7 @@ step-00000120/  model.safetensors  optimizer.safetensors  state.json  settings.y
 
 from __future__ import annotations
 
+import contextlib
 import re
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
@@ -40,17 +41,21 @@ class Position:
         step: the next plan step.
         applied: optimiser steps applied.
         digest: of the training utterances, which a resumed run must find again.
+        precision: what the steps were computed in.
         loss_scale: of a training in float16; see `allears.training.precision.LossScale`.
         steady: steps since the loss scale changed.
         score: error rate of the validation here, by which the best are kept; none where there was none.
+        scored: which rate of what that is; only scores of the same are compared.
     """
 
     step: int
     applied: int
     digest: str
+    precision: str | None = None
     loss_scale: float | None = None
     steady: int = 0
     score: float | None = None
+    scored: str | None = None
 
 
 def checkpoint_folder(run: Path, step: int) -> Path:
@@ -84,10 +89,18 @@ def newest(run: Path) -> Path:
 
 
 def best(run: Path, most: int) -> list[Path]:
-    """At most ``most`` complete checkpoints of a run that were validated: lowest error rate first, then the newest."""
-    scored = [(load_position(path).score, path) for path in reversed(checkpoints(run))]
-    ranked = sorted(((score, path) for score, path in scored if score is not None), key=lambda pair: pair[0])
-    return [path for _, path in ranked[:most]]
+    """At most ``most`` complete checkpoints of a run that were validated: lowest error rate first, then the newest.
+
+    Rates of another kind, or of other data, than the newest score's do not count; damaged checkpoints are passed over.
+    """
+    found: list[tuple[float, Path]] = []
+    kind = None
+    for path in reversed(checkpoints(run)):
+        with contextlib.suppress(CheckpointError):  # whoever loads it says so
+            position = load_position(path)
+            if position.score is not None and position.scored == (kind := kind or position.scored):
+                found.append((position.score, path))
+    return [path for _, path in sorted(found, key=lambda pair: pair[0])[:most]]
 
 
 def save(
@@ -163,12 +176,13 @@ def check_settings(run: Path, settings: dict[str, Any], may_change: tuple[str, .
     if not found:
         return
     path = found[-1]
-    before = dict(flat(read(str(path / "settings.yaml"))))
-    for name, value in flat(settings):
+    before, now = dict(flat(read(str(path / "settings.yaml")))), dict(flat(settings))
+    for name in {**now, **before}:  # in their own order
         free = any(name == group or name.startswith(f"{group}.") for group in may_change)
-        if not free and before.get(name) != value:
+        if not free and (name not in now or name not in before or before[name] != now[name]):
+            is_now, was = (repr(values[name]) if name in values else "not set" for values in (now, before))
             raise SettingsError(
-                f"{name} is {value!r}, but {path} was trained with {before.get(name)!r}; "
+                f"{name} is {is_now}, but {path} was trained with {was.replace('not set', 'no such setting')}; "
                 "set it back to go on, or name another --out folder to start anew."
             )
 

@@ -51,7 +51,7 @@ class Metrics(Journal):
                 try:
                     if json.loads(line)["step"] < start:
                         kept.append(line)
-                except (ValueError, KeyError):
+                except (ValueError, KeyError, TypeError):
                     continue  # the line that a kill cut short
         with written(path) as file:
             file.write("".join(f"{line}\n" for line in kept).encode())
