@@ -23,7 +23,7 @@ def average(
     """
     from allears.errors import SettingsError
     from allears.reporting import say, show, show_json
-    from allears.training.average import write_average
+    from allears.training.average import average_folder, write_average
     from allears.training.checkpoint import best, checkpoints
 
     if most < 1:
@@ -31,7 +31,8 @@ def average(
     of = best(run, most) or checkpoints(run)[-most:]
     if len(of) < 2:
         say("note: just one checkpoint is there, or was scored; training.validate_every scores more of them.")
-    place = write_average(run, of)
+    place = average_folder(run)
+    write_average(place, of)
     show(f"{place}: the average of {', '.join(sorted(path.name for path in of))}")
     if as_json:
         show_json({"average": str(place), "of": sorted(path.name for path in of)})

@@ -23,7 +23,7 @@ def tell(result: Mapping[str, Any]) -> None:
     """Print what `allears.evaluation.result.summary` found, and where it is kept."""
     over = f"{result['bootstrap']['level']:.0%} by {result['bootstrap']['over']}"
     table(
-        f"{result['name']}: {result['utterances']:,} utterances, heard by {result['checkpoint']} of {result['run']}, "
+        f"{result['name']}: {result['utterances']:,} utterances, {result['checkpoint']} of {result['run']}, "
         f"normaliser {result['normaliser']}",
         ["", "rate", over, "errors", "units", "sub", "ins", "del"],
         [

@@ -121,6 +121,7 @@ class _Training:
             self.validate,
             self.save,
         )
+        rates = outcome.validation.rates or self.validate().rates
         averaged = self.average() if training.average else {}
         return {
             "step": max(outcome.step, start),
@@ -129,7 +130,7 @@ class _Training:
             "data_seconds": round(outcome.data_seconds, 3),
             "processes": self.world.size,
             "parameters": sum(parameter.numel() for parameter in self.model.parameters()),
-            "validation": outcome.validation.rates or self.validate().rates,
+            "validation": rates,
             **averaged,
         }
 
