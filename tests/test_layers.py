@@ -9,7 +9,7 @@ import pytest
 
 SOURCE = Path(__file__).parent.parent / "src" / "allears"
 LAYERS = (
-    ("errors", "types", "files", "processes", "seeding", "settings", "reporting", "world"),
+    ("errors", "types", "files", "processes", "seeding", "settings", "reporting", "world", "scripts", "cleaning"),
     ("manifest", "audio", "text", "layers", "scoring"),
     ("corpora", "shards", "models", "synthesis"),
     ("loading", "decoding"),

@@ -17,7 +17,7 @@ from allears.errors import AudioError
 from allears.evaluation.segments import pieces
 from allears.loading.collate import collate
 from allears.reporting import Progress, say
-from allears.scoring.scripts import joined
+from allears.scripts import spaced
 from allears.types import SAMPLE_RATE, Batch, Example
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class Transcript:
     @property
     def text(self) -> str:
         """All that is said."""
-        return joined([stretch.text for stretch in self.stretches])
+        return spaced(" ".join(stretch.text for stretch in self.stretches if stretch.text))
 
     @property
     def confidence(self) -> float:

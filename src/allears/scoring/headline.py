@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from allears.scoring.rates import Unit, units
-from allears.scoring.scripts import HAN_KANA, SOUTH_EAST
+from allears.scripts import CJK, SOUTH_EAST
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -16,7 +16,7 @@ UNSPACED = frozenset(("zh", "cmn", "yue", "wuu", "nan", "hak", "ja", "th", "lo",
 NOTABLE = 0.05
 """Share of the units from which on both scripts of a set count: a few foreign names do not make it a mixed one."""
 
-_CHARACTER = re.compile(f"[{HAN_KANA}]")
+_CHARACTER = re.compile(f"[{CJK}]")
 _SOUTH_EAST = re.compile(f"[{SOUTH_EAST}]")
 
 

@@ -1,7 +1,7 @@
 """What is done to reference and hypothesis alike before errors are counted; it is named in the result.
 
 It is not the training's normaliser: rates of models that learnt different texts can be compared only if what is counted
-does not depend on the model.
+does not depend on the model. But it keeps nothing that any training takes away: no model could say it.
 """
 
 from __future__ import annotations
@@ -11,42 +11,30 @@ import re
 import unicodedata
 from typing import TYPE_CHECKING, Final
 
+from allears.cleaning import cleaned, unannotated, unpunctuated
 from allears.errors import SettingsError
-from allears.scoring.scripts import HAN_KANA
+from allears.scripts import CJK, spaced
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_APOSTROPHES = str.maketrans(dict.fromkeys("’‘ʼ＇`´", "'"))
-_TAG = re.compile(r"<[^<>]{1,40}>|\[[^\[\]]{1,40}\]")
-_LOOSE_APOSTROPHE = re.compile(r"(?<!\w)'|'(?!\w)")
-_BETWEEN_CJK = re.compile(f"(?<=[{HAN_KANA}]) (?=[{HAN_KANA}])")
-_VARIATION = range(0xFE00, 0xFE10)
+_LOOSE_APOSTROPHE = re.compile(rf"(?<![^\s{CJK}'])'|'(?![^\s{CJK}'])")
 
 
 def basic(text: str) -> str:
-    """Words alone: NFKC, lower case; no tags, punctuation, symbols or invisible characters; single spaces.
+    """Words alone: NFKC, lower case; no annotations, punctuation, symbols or silent characters; single spaces.
 
-    Tags are ``<…>`` and ``[…]``. An apostrophe inside a word stays. Spaces between Chinese characters or Japanese
-    syllables go.
+    What is an annotation or silent is said by `allears.cleaning`. An apostrophe inside a word stays. Beside Chinese
+    characters and Japanese syllables spaces are as in `allears.scripts`, however the text has them.
     """
-    text = unicodedata.normalize("NFKC", text.translate(_APOSTROPHES))
-    text = unicodedata.normalize("NFKC", _TAG.sub(" ", text).lower())
-    text = _LOOSE_APOSTROPHE.sub(" ", "".join(map(_kept, text)))
-    return _BETWEEN_CJK.sub("", verbatim(text))
+    text = unpunctuated(unannotated(cleaned(text))).lower()
+    text = _LOOSE_APOSTROPHE.sub(" ", text.replace("ς", "σ"))  # which of the two is written hangs on what stands beside
+    return unicodedata.normalize("NFC", spaced(verbatim(text)))
 
 
 def verbatim(text: str) -> str:
     """The text as it is, with single spaces: case and punctuation count."""
     return " ".join(text.split())
-
-
-def _kept(letter: str) -> str:
-    """The letter itself, a space for what parts words, or nothing for what is not seen."""
-    kind = unicodedata.category(letter)
-    if kind in {"Cf", "Me"} or ord(letter) in _VARIATION:
-        return ""
-    return " " if kind[0] in "PSCZ" and letter != "'" else letter
 
 
 NORMALISERS: Final[dict[str, Callable[[str], str]]] = {"basic": basic, "verbatim": verbatim}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from rapidfuzz.distance import Levenshtein
 
-from allears.scoring.scripts import HAN_KANA, HANGUL
+from allears.scripts import CJK, HANGUL
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -21,8 +21,7 @@ UNITS: tuple[Unit, ...] = ("word", "character", "mixed")
 RATES: dict[Unit, str] = {"word": "wer", "character": "cer", "mixed": "mer"}
 
 # Han, kana and Hangul characters stand for themselves; a run of anything else between spaces is one unit.
-_CJK = HAN_KANA + HANGUL
-_MIXED = re.compile(f"[{_CJK}]|[^\\s{_CJK}]+")
+_MIXED = re.compile(f"[{CJK}{HANGUL}]|[^\\s{CJK}{HANGUL}]+")
 
 
 def units(text: str, unit: Unit) -> list[str]:

@@ -1,9 +1,7 @@
 """Transcripts as they came → the text that a model learns; stored with the model, so that it can be repeated.
 
-Always: Unicode form NFKC (full width, ligatures, accents apart from their letters); one kind of apostrophe; without
-what makes no sound: control and zero-width characters, soft hyphens, variation selectors, emoji, Arabic tatweel, and
-the vowel points of Arabic and Hebrew, which few transcripts write; without annotations such as ``<UNK>``, ``[noise]``
-or ``{COUGH}``, though a word that was laughed (``[laughter-yes]``) stays; one space between words (see `spacing`).
+Always: Unicode form NFKC (full width, ligatures, accents apart from their letters), one kind of apostrophe, nothing
+that makes no sound, no annotations (see `allears.cleaning`), one space between words (see `allears.scripts`).
 """
 
 from __future__ import annotations
@@ -14,8 +12,9 @@ from typing import Any
 
 from pydantic import model_validator
 
+from allears.cleaning import cleaned, unannotated, unpunctuated
+from allears.scripts import CJK, spaced
 from allears.settings import Settings
-from allears.text.spacing import CJK, is_mark, spaced
 
 STYLES: dict[str, dict[str, bool]] = {
     "plain": {"lowercase": True, "punctuation": False},
@@ -46,76 +45,14 @@ class NormaliserSettings(Settings):
         return STYLES[value]
 
 
-def normalise(text: str, settings: NormaliserSettings) -> str:
-    """``text`` as the file's head and the settings say; what is normalised stays as it is."""
-    if not (text.isascii() and text.isprintable()):
-        text = unicodedata.normalize("NFKC", text.translate(_CLEAN)).translate(_CLEAN)
-    if _OPENING.search(text):
-        text = _ANNOTATION.sub(_marks if settings.punctuation else " ", _LAUGHED.sub(r" \1 ", text))
-    if not settings.punctuation:
-        text = _LONE_APOSTROPHES.sub(" ", text.translate(_PLAIN))
-    if settings.lowercase:
-        text = text.lower()
-    return unicodedata.normalize("NFC", spaced(" ".join(text.split())))  # letters that have come together
-
-
-# GigaSpeech (Chen et al., Interspeech 2021) writes punctuation as tags. TED-LIUM has {NOISE}, Switchboard
-# [laughter-yes] for a word said while laughing.
-_TAGGED = {"COMMA": ",", "PERIOD": ".", "QUESTIONMARK": "?", "EXCLAMATIONPOINT": "!"}
-_NAME = r"[/|]?[A-Za-z][A-Za-z0-9_/|:+-]*"
-_OPENING = re.compile(r"[<\[{]")
-_LAUGHED = re.compile(r"\[laughter-([A-Za-z'-]+)\]", re.IGNORECASE | re.ASCII)
-_ANNOTATION = re.compile(rf"\s*(?:<({_NAME})>|\[{_NAME}\]|\{{{_NAME}\}})")
 _LONE_APOSTROPHES = re.compile(rf"(?<![^\s{CJK}'])'+(?![^\s{CJK}'])")
 
 
-def _marks(found: re.Match[str]) -> str:
-    """The punctuation mark that a tag names, close to the word before it, or a space."""
-    return _TAGGED.get((found.group(1) or "").upper(), "") + " "
-
-
-class _Clean(dict[int, str | None]):
-    """What `str.translate` does with each character, found when it is first met."""
-
-    def __missing__(self, code: int) -> str | None:
-        self[code] = made = self.made(chr(code))
-        return made
-
-    def made(self, letter: str) -> str | None:
-        if letter in "’‘‛ʼʻ＇´′᾽᾿":
-            return "'"
-        # U+2581 and U+FFFD are SentencePiece's own signs for a space and for bytes that are no text.
-        if letter.isspace() or letter in "\u2581\ufffd" or _within(letter, _PICTURES):
-            return " "
-        category = unicodedata.category(letter)
-        if category in {"Cc", "Cf", "Cs", "Me"} or _within(letter, _SILENT):
-            return None
-        if category == "Mn" and _within(letter, _POINTS):
-            return None
-        # NFKC would leave accents without a letter of these, such as the diaeresis U+00A8.
-        return " " if category == "Sk" and not letter.isascii() else letter
-
-
-class _Plain(_Clean):
-    def made(self, letter: str) -> str | None:
-        return " " if is_mark(letter) else letter
-
-
-_CLEAN, _PLAIN = _Clean(), _Plain()
-_PICTURES = ((0x2300, 0x23FF), (0x2600, 0x27BF), (0x2B00, 0x2BFF), (0x1F000, 0x1F0FF), (0x1F1E6, 0x1FAFF))
-_SILENT = (
-    (0x034F, 0x034F),  # combining grapheme joiner
-    (0x0640, 0x0640),  # tatweel
-    (0x115F, 0x1160),  # Hangul fillers
-    (0x17B4, 0x17B5),  # Khmer inherent vowels
-    (0x180B, 0x180F),  # Mongolian variation selectors
-    (0x3164, 0x3164),
-    (0xFE00, 0xFE0F),  # variation selectors
-    (0xFFA0, 0xFFA0),
-    (0xE0100, 0xE01EF),
-)
-_POINTS = ((0x0591, 0x05C7), (0x0610, 0x061A), (0x064B, 0x0652), (0x0656, 0x065F), (0x0670, 0x0670), (0x06D6, 0x06ED))
-
-
-def _within(letter: str, ranges: tuple[tuple[int, int], ...]) -> bool:
-    return any(first <= ord(letter) <= last for first, last in ranges)
+def normalise(text: str, settings: NormaliserSettings) -> str:
+    """``text`` as the file's head and the settings say; what is normalised stays as it is."""
+    text = unannotated(cleaned(text), settings.punctuation)
+    if not settings.punctuation:
+        text = _LONE_APOSTROPHES.sub(" ", unpunctuated(text))
+    if settings.lowercase:
+        text = text.lower()
+    return unicodedata.normalize("NFC", spaced(" ".join(text.split())))  # letters that have come together

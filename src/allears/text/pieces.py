@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import sentencepiece
 
 from allears.errors import SettingsError
-from allears.text.spacing import is_cjk, runs, spaced
+from allears.scripts import is_cjk, runs, spaced
 from allears.text.vocabulary import BLANK, FIRST, UNKNOWN
 
 if TYPE_CHECKING:

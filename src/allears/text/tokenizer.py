@@ -12,10 +12,10 @@ from pydantic import Field
 
 from allears.errors import DataError, SettingsError
 from allears.files import digest, read_json, write_json, written
+from allears.scripts import is_cjk, packed, runs
 from allears.settings import Settings, build
 from allears.text import pieces
 from allears.text.normalise import NormaliserSettings, normalise
-from allears.text.spacing import is_cjk, packed, runs
 from allears.text.vocabulary import BLANK, UNKNOWN, Characters, Vocabulary, Words, counted
 
 if TYPE_CHECKING:

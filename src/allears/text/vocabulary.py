@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Protocol
 
-from allears.text.spacing import packed, spaced
+from allears.scripts import packed, spaced
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -43,7 +43,7 @@ class Vocabulary(Protocol):
 
 
 class Characters:
-    """One token for each character; a space beside a CJK character (see `spacing`) has none."""
+    """One token for each character; a space beside a CJK character (see `allears.scripts`) has none."""
 
     byte_ids = range(0)
 

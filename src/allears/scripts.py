@@ -1,6 +1,6 @@
-"""White space around characters of scripts that are written without it: one form for what is spaced in many ways.
+"""Scripts that must be told apart: ranges for a regular expression's brackets, and the white space beside CJK.
 
-Between two such characters there is no space; between one and a word of another script there is one ("打开 wifi"),
+Between two CJK characters there is no space; between one and a word of another script there is one ("打开 wifi"),
 and none between one and a punctuation mark. So the spaces beside them carry nothing, and can be put back.
 """
 
@@ -8,12 +8,17 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from typing import Final
 
-CJK = (
+CJK: Final = (
     "\u2e80-\u2fdf\u3005-\u3007\u3021-\u3029\u3038-\u303b\u3041-\u309f\u30a1-\u30fa\u30fc-\u30ff\u3105-\u312f\u31a0-\u31bf"
     "\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U0001b000-\U0001b16f\U00020000-\U0003ffff"
 )
-"""Han, kana and bopomofo, as the inside of a regular expression's brackets; Hangul is not here: Korean has spaces."""
+"""Han, kana and bopomofo: written without spaces, each character a unit; Hangul is not here: Korean has spaces."""
+HANGUL: Final = "\uac00-\ud7af"
+"""Korean syllables: each a unit, but with spaces between words."""
+SOUTH_EAST: Final = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"
+"""Thai, Lao, Burmese, Khmer: written without spaces between words, but a character is less than a syllable."""
 _RUN = re.compile(rf"\s*([{CJK}](?:[{CJK}\s]*[{CJK}])?)\s*")
 _ANY = re.compile(f"[{CJK}]")
 

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from allears.text.spacing import is_cjk, packed, runs, spaced
+from allears.scripts import CJK, HANGUL, SOUTH_EAST, is_cjk, packed, runs, spaced
 
 TEXTS = st.text("ab1'., 世界あア々", max_size=20)
 
@@ -40,3 +42,9 @@ def test_runs_alternate(text: str) -> None:
     assert len(parts) % 2 == 1
     assert all(part and all(map(is_cjk, part)) for part in parts[1::2])
     assert not any(map(is_cjk, "".join(parts[::2])))
+
+
+def test_scripts_do_not_overlap() -> None:
+    letters = "aé你々〇のカㄅ한ไลကខ，。・1"
+    found = {name: re.findall(f"[{name}]", letters) for name in (CJK, HANGUL, SOUTH_EAST)}
+    assert found == {CJK: list("你々〇のカㄅ"), HANGUL: ["한"], SOUTH_EAST: list("ไลကខ")}
