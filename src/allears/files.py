@@ -3,20 +3,53 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import hashlib
 import json
 import os
 import shutil
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from allears.errors import DataError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 PARTIAL = ".partial"
+_FULL = "free some space there, or choose another place"
+_CLOSED = "choose a place that you may write to"
+_REMEDIES = {
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), _FULL),
+    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), _CLOSED),
+    errno.EIO: "the disk may be failing: look at the system's log, and choose another place",
+}
+
+
+@contextlib.contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Make an error of the system in a block that writes ``path`` (or below it) a `DataError` with its remedy.
+
+    Errors of other files and of connections stay what they are.
+    """
+    try:
+        yield
+    except OSError as error:
+        if isinstance(error, ConnectionError) or not _concerns(error, path):
+            raise
+        reason = error.strerror or str(error).rstrip(".") or type(error).__name__
+        remedy = _REMEDIES.get(error.errno or 0, "choose another place")
+        raise DataError(f"{path} cannot be written: {reason}; {remedy}.") from error
+
+
+def _concerns(error: OSError, path: Path) -> bool:
+    """Whether the file that ``error`` names, if it does, is ``path``, beside it for a while, below it or above it."""
+    if not isinstance(error.filename, str | bytes):
+        return True
+    named = Path(os.fsdecode(error.filename))
+    beside = path.with_name(path.name + PARTIAL)
+    return named.is_relative_to(path) or named.is_relative_to(beside) or path.is_relative_to(named)
 
 
 def sync_folder(folder: Path) -> None:
@@ -30,41 +63,52 @@ def sync_folder(folder: Path) -> None:
 
 @contextlib.contextmanager
 def written(path: Path) -> Iterator[BinaryIO]:
-    """Yield a binary file that becomes ``path`` when the block ends well, and vanishes when it does not."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    """Yield a binary file that becomes ``path`` when the block ends well, and vanishes when it does not.
+
+    Raises:
+        DataError: it cannot be written.
+    """
     beside = path.with_name(path.name + PARTIAL)
-    try:
-        with beside.open("wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
-    except BaseException:
-        beside.unlink(missing_ok=True)
-        raise
-    sync_folder(path.parent)
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with beside.open("wb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            beside.replace(path)
+        except BaseException:
+            with contextlib.suppress(OSError):  # what went wrong first is what is told
+                beside.unlink()
+            raise
+        sync_folder(path.parent)
 
 
 @contextlib.contextmanager
 def written_folder(path: Path) -> Iterator[Path]:
-    """Yield an empty folder that becomes ``path`` (replacing it) when the block ends well, files flushed."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    """Yield an empty folder that becomes ``path`` (replacing it) when the block ends well, files flushed.
+
+    Raises:
+        DataError: it cannot be written.
+    """
     beside = path.with_name(path.name + PARTIAL)
-    shutil.rmtree(beside, ignore_errors=True)
-    beside.mkdir()
-    try:
-        yield beside
-        for file in beside.rglob("*"):
-            descriptor = os.open(file, os.O_RDONLY)
-            os.fsync(descriptor)
-            os.close(descriptor)
-        sync_folder(beside)
-        removed(path)
-        beside.replace(path)
-    except BaseException:
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(beside, ignore_errors=True)
-        raise
-    sync_folder(path.parent)
+        beside.mkdir()
+        try:
+            yield beside
+            for file in beside.rglob("*"):
+                descriptor = os.open(file, os.O_RDONLY)
+                os.fsync(descriptor)
+                os.close(descriptor)
+            sync_folder(beside)
+            removed(path)
+            beside.replace(path)
+        except BaseException:
+            shutil.rmtree(beside, ignore_errors=True)
+            raise
+        sync_folder(path.parent)
 
 
 def removed(folder: Path) -> None:
@@ -103,8 +147,9 @@ def read_json(path: Path) -> Any:
 @contextlib.contextmanager
 def locked(folder: Path, purpose: str) -> Iterator[None]:
     """Hold ``folder`` for one process; a second one gets a `DataError` at once. A dead holder's lock is free."""
-    folder.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from allears.errors import DataError
 from allears.files import digest, written
 from allears.reporting import Progress, say
 from allears.text.tokenizer import ctc_frames
@@ -48,6 +49,6 @@ def _of_dataset(index: Index, tokenizer: Tokenizer) -> NDArray[np.int32]:
     try:
         with written(path) as file:
             np.save(file, counts)
-    except OSError as error:
-        say(f"note: token counts are not kept, because {path.parent} cannot be written: {error.strerror}.")
+    except DataError as error:
+        say(f"note: token counts are not kept: {error}")
     return counts
