@@ -1,18 +1,16 @@
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from allears.errors import DataError
-from allears.files import digest, locked, read_json, write_json, write_yaml, written, written_folder
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from allears.files import digest, locked, read_json, write_json, write_yaml, writing, written, written_folder
 
 HEAD = """
 import os, shutil, signal, sys, time
@@ -144,6 +142,62 @@ def test_a_folder_in_use_is_refused_and_free_when_its_holder_is_killed(tmp_path:
     for _ in range(2):
         with locked(tmp_path / "run", "training"):
             pass
+
+
+FULL = Path("/dev/full")
+"""Where the system finds no space for anything."""
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="this system has no /dev/full")
+def test_a_full_disk_is_named_with_its_remedy(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"old")
+    for size in (1, 1 << 20):  # seen when it is flushed, or at once
+        (tmp_path / "file.partial").symlink_to(FULL)
+        with pytest.raises(DataError, match=r"/file cannot be written: No space left on device; free some space"):  # noqa: SIM117
+            with written(path) as file:
+                file.write(b"x" * size)
+        assert names(tmp_path) == ["file"]
+    assert path.read_bytes() == b"old"
+    with pytest.raises(DataError, match=r"/folder cannot be written: No space left on device; free some space"):  # noqa: PT012, SIM117
+        with written_folder(tmp_path / "folder") as folder:
+            (folder / "part").symlink_to(FULL)
+            (folder / "part").write_bytes(b"x")
+    assert names(tmp_path) == ["file"]
+
+
+@pytest.mark.parametrize(
+    ("number", "remedy"),
+    [
+        (errno.EROFS, "Read-only file system; choose a place that you may write to"),
+        (errno.EACCES, "Permission denied; choose a place that you may write to"),
+        (errno.EDQUOT, "free some space there"),
+    ],
+)
+def test_a_place_that_refuses_is_named_with_its_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, remedy: str
+) -> None:
+    def refuses(place: Path, *_: object, **__: object) -> None:
+        raise OSError(number, os.strerror(number), str(place))
+
+    monkeypatch.setattr(Path, "mkdir", refuses)
+    for block in (written(tmp_path / "x"), written_folder(tmp_path / "x"), locked(tmp_path / "x", "training")):
+        with pytest.raises(DataError, match=rf"/x cannot be written: .*{remedy}"), block:
+            pass
+
+
+def test_a_folder_below_a_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for block in (written(tmp_path / "file" / "x"), locked(tmp_path / "file" / "x", "training")):
+        with pytest.raises(DataError, match=r"/file/x cannot be written: .*; choose another place"), block:
+            pass
+
+
+def test_errors_of_other_files_and_of_connections_stay_what_they_are(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError), writing(tmp_path / "x"):
+        (tmp_path / "other").read_bytes()
+    with pytest.raises(BrokenPipeError), writing(tmp_path / "x"):
+        raise BrokenPipeError(errno.EPIPE, "Broken pipe")
 
 
 def test_json_comes_back(tmp_path: Path) -> None:

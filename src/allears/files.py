@@ -31,7 +31,7 @@ _REMEDIES = {
 def writing(path: Path) -> Iterator[None]:
     """Make an error of the system in a block that writes ``path`` (or below it) a `DataError` with its remedy.
 
-    Errors of other files and of connections stay what they are.
+    Errors that name other files, and those of connections, stay what they are.
     """
     try:
         yield

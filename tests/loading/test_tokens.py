@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,6 +11,7 @@ from allears.loading.tokens import token_counts
 from allears.text.tokenizer import Tokenizer, TokenizerSettings, ctc_frames
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 
@@ -50,3 +52,13 @@ def test_counts_are_kept_for_a_tokenizer_and_counted_anew_when_damaged(
     assert token_counts(collection, other)[:, 2].sum() == sum(
         word in {"high", "top"} for n in range(len(collection)) for word in collection.text(n).split()
     )
+
+
+def test_what_cannot_be_kept_is_said(
+    make_dataset: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    collection = Collection.open([SourceSettings(dataset=str(make_dataset(tmp_path, 4)))])
+    (tmp_path / "dataset" / "cache").write_text("a file where a folder is needed")
+    tokenizer, _ = Tokenizer.train(["low mid high top"] * 2, TokenizerSettings(kind="words"))
+    assert token_counts(collection, tokenizer).shape == (4, 3)
+    assert re.search(r"note: token counts are not kept: .*\.npy cannot be written: .*\.", capsys.readouterr().err)

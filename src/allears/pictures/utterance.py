@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -154,5 +155,7 @@ def hear(model: CtcModel, before: Example, after: Example, **described: Any) -> 
 
 def write_audio(path: Path, waveform: NDArray[np.int16]) -> None:
     """Write samples [samples] at 16 kHz as a 16-bit wav file."""
+    made = io.BytesIO()  # libsndfile loses the reason why a file that it does not open itself cannot be written
+    soundfile.write(made, waveform, SAMPLE_RATE, format="WAV", subtype="PCM_16")
     with written(path) as file:
-        soundfile.write(file, waveform, SAMPLE_RATE, format="WAV", subtype="PCM_16")
+        file.write(made.getbuffer())

@@ -83,14 +83,16 @@ def write_shard(task: Task) -> Iterator[tuple[int, int]]:
     """Write one shard and its result, both complete or absent; yields (utterances, samples) done since the last."""
     result = Result()
     spool = task.result.with_suffix(".spool")
-    with spool.open("w+b") as file:
-        yield from _spool(task, result, file)
-        if result.kept:
-            position = _write_hdf5(task, result, file)
-            result.kept = [(place, n, position + offset, size, rate) for place, n, offset, size, rate in result.kept]
-            path = task.out / task.name
-            result.file = ShardFile(task.name, path.stat().st_size, _sha256(path))
-    spool.unlink()
+    path = task.out / task.name
+    with files.writing(path):
+        with spool.open("w+b") as file:
+            yield from _spool(task, result, file)
+            if result.kept:
+                position = _write_hdf5(task, result, file)
+                kept = result.kept
+                result.kept = [(place, n, position + offset, size, rate) for place, n, offset, size, rate in kept]
+                result.file = ShardFile(task.name, path.stat().st_size, _sha256(path))
+        spool.unlink()
     files.write_json(task.result, asdict(result))
 
 

@@ -59,7 +59,8 @@ class Worker:
         except SynthesisError as error:
             return {"error": str(error)}
         except (OSError, soundfile.LibsndfileError) as error:
-            return {"error": f"{message.get('folder')} could not be written: {error}; check its disk and permissions."}
+            reason = str(error).rstrip(".")
+            return {"error": f"{message.get('folder')} could not be written: {reason}; check its disk and permissions."}
 
 
 def main() -> None:
