@@ -15,7 +15,7 @@ LAYERS = (
     ("loading", "decoding"),
     ("training", "evaluation", "cluster", "pictures"),
     ("run",),
-    ("demo", "inspection"),
+    ("demo", "inspection", "parity"),
     ("configs",),
     ("cli",),
 )

@@ -13,6 +13,9 @@ DEBUG = "ALLEARS_DEBUG"
 LIFELINE = "ALLEARS_PARENT"
 """Process id of the starter with which a started process wants to end."""
 
+THREADS = "ALLEARS_THREADS"
+"""How many threads a process computes with on a CPU, its share of the cores if unset; other numbers give other bits."""
+
 RENDEZVOUS = "ALLEARS_RENDEZVOUS"
 """Where the processes of one machine meet when `cluster.local` started them: a ``file://`` address, no port."""
 

@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 
 from allears.errors import SettingsError
-from allears.processes import RENDEZVOUS, keep_freed_memory
+from allears.processes import RENDEZVOUS, THREADS, keep_freed_memory
 
 T = TypeVar("T")
 
@@ -105,7 +105,9 @@ def start(timeout_seconds: float = 600.0) -> World:
         torch.cuda.set_device(device)
     else:
         keep_freed_memory()
-    if "OMP_NUM_THREADS" not in os.environ or local_size > 1:
+    if THREADS in os.environ:
+        torch.set_num_threads(max(1, _number(THREADS, 1)))
+    elif "OMP_NUM_THREADS" not in os.environ or local_size > 1:
         torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // local_size))
     if size == 1:
         return World(0, 1, 0, 1, device)

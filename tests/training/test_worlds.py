@@ -85,17 +85,6 @@ def alone(command: Command, dataset: Path, small: Sequence[str], tmp_path_factor
     return run
 
 
-@pytest.mark.parametrize("processes", [2, 3, 4])
-def test_the_loss_does_not_depend_on_the_number_of_processes(
-    command: Command, dataset: Path, small: Sequence[str], alone: Path, tmp_path: Path, processes: int
-) -> None:
-    train(command, dataset, tmp_path / "run", *small, "training.steps=12", "--processes", processes)
-    together, one = losses(tmp_path / "run"), losses(alone)
-    assert together.keys() == one.keys()
-    assert all(together[step] == pytest.approx(one[step], rel=1e-4) for step in one)
-    assert one[11] < one[0]
-
-
 def test_torchrun_starts_the_same_training(dataset: Path, small: Sequence[str], alone: Path, tmp_path: Path) -> None:
     launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--standalone", "-m", "allears"]
     overrides = [*small, "training.steps=4", "optimizer.learning_rate.schedule=constant"]

@@ -15,6 +15,7 @@ from allears.cli.average import average
 from allears.cli.demo import demo
 from allears.cli.evaluate import evaluate
 from allears.cli.inspect import batch, run, utterance
+from allears.cli.parity import parity
 from allears.cli.prepare import prepare
 from allears.cli.synthesize import synthesize
 from allears.cli.tokenizer import tokenizer
@@ -52,7 +53,7 @@ def _interruptible(command: Callable[..., None]) -> Callable[..., None]:
     return interruptible
 
 
-for _command in (demo, synthesize, prepare, tokenizer, train, evaluate, transcribe, average):
+for _command in (demo, synthesize, prepare, tokenizer, train, evaluate, transcribe, average, parity):
     app.command()(_interruptible(_command))
 
 _inspect = typer.Typer(no_args_is_help=True, help="Pictures of an utterance, of a step, of runs.")

@@ -19,7 +19,8 @@ def transcribe(
     """Write what is said in audio files of any length or in a dataset: a line each, the name, a tab, the text.
 
     With --out the lines are those of a manifest and go there. Confidence is the mean probability of the tokens of
-    the best path. A file that cannot be read is named, the others are done, and the exit code is not 0.
+    the best path; where no token is heard, that of hearing none, which in digital silence is 1. A file that cannot be
+    read is named, the others are done, and the exit code is not 0.
 
     Example: allears transcribe runs/demo hello.wav
     """
@@ -33,7 +34,7 @@ def transcribe(
     from allears.cli.ranks import as_rank
     from allears.errors import DataError
     from allears.evaluation.transcripts import described
-    from allears.reporting import say, show, show_json
+    from allears.reporting import number, say, show, show_json
     from allears.run.recognise import transcribe as transcribe_run
 
     with as_rank() as world:
@@ -41,7 +42,7 @@ def transcribe(
         problems = sum(bool(one.problem) for _, one in found)
         if world.leads:
             if out is not None:
-                say(f"{len(found):,} transcripts are in {out}")
+                say(f"{out} holds {number(len(found), 'transcript')}")
             else:
                 for name, one in found:
                     show(f"{name}\t{one.text}")
@@ -58,4 +59,4 @@ def transcribe(
                 )
         world.barrier()  # a rank that leaves with an error ends all, and the first one may still be writing
         if problems:
-            raise DataError(f"{problems:,} of {len(found):,} could not be transcribed; they are named above.")
+            raise DataError(f"{problems:,} of {len(found):,} could not be transcribed; the notes above say why.")

@@ -104,8 +104,8 @@ class _Training:
             write_yaml(self.run / "settings.yaml", self.dump)
             write_json(self.run / "environment.json", describe(self.world))
             self._announce()
-            events = self.run / "tensorboard" if training.tensorboard and start < self.total else None
-            journal = Metrics(self.run / "metrics.jsonl", start, events)
+            going_on = start < self.total
+            journal = Metrics(self.run, start, training.tensorboard and going_on, training.digests)
         self.stack.enter_context(journal)
         reader = self._reader(self.material.collection, learning=True)
         cuda = self.world.device.type == "cuda"

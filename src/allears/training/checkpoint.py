@@ -117,7 +117,7 @@ def save(
     path = checkpoint_folder(run, position.step)
     with written_folder(path) as folder:
         write_tensors(model.state_dict(), folder / "model.safetensors")
-        write_tensors(_optimizer_tensors(model, optimizer), folder / "optimizer.safetensors")
+        write_tensors(optimizer_tensors(model, optimizer), folder / "optimizer.safetensors")
         write_yaml(folder / "settings.yaml", settings)
         tokenizer.save(folder / "tokenizer")
         write_position(folder, position)
@@ -292,7 +292,8 @@ def _parameter_names(model: nn.Module, optimizer: torch.optim.Optimizer) -> list
     return [names[id(parameter)] for group in optimizer.param_groups for parameter in group["params"]]
 
 
-def _optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+def optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """The optimiser's state by the names of its parameters."""
     names = _parameter_names(model, optimizer)
     state: dict[int, dict[str, Tensor]] = optimizer.state_dict()["state"]
     return {f"{names[n]}.{key}": value for n, values in state.items() for key, value in values.items()}

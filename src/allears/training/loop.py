@@ -10,6 +10,7 @@ from pydantic import Field, PositiveFloat, PositiveInt
 
 from allears.reporting import Progress, duration, say
 from allears.settings import Settings
+from allears.training.digests import digests
 from allears.training.precision import LARGEST, SMALLEST, Precision
 from allears.training.reduction import Reduction
 
@@ -41,6 +42,7 @@ class TrainingSettings(Settings):
         keep_best: how many of the best ones stay besides: those of the lowest error rate on the first validation set.
         select: which error rate that is; ``auto`` follows the language.
         average: whether the best ones are averaged at the end; the average is kept if it is better than each.
+        digests: whether ``digests.jsonl`` gets the SHA-256 of each tensor after each step, to compare runs by.
         tensorboard: whether events for TensorBoard are written to the run.
     """
 
@@ -57,6 +59,7 @@ class TrainingSettings(Settings):
     keep_best: int = Field(default=3, ge=0)
     select: Literal["auto", "wer", "cer", "mer"] = "auto"
     average: bool = True
+    digests: bool = False
     tensorboard: bool = True
 
     def total(self, steps_per_epoch: int, hours_per_epoch: float) -> int:
@@ -136,6 +139,8 @@ def run_steps(
             report = stepper.step(item, learning_rate.at(stepper.applied, total), got - waited)
             _tell_rejected(item)
             journal.write(report)
+            if settings.digests and stepper.world.leads:
+                journal.digests(report.step, digests(stepper.engine.model, stepper.optimizer))
             data_seconds += report.seconds.data
             audio_seconds += report.audio_seconds
             step = report.step + 1

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from allears.files import written
 
@@ -28,6 +28,9 @@ class Journal:
     def validation(self, step: int, name: str, values: dict[str, float], headline: str) -> None:
         """Add the rates of a validation before plan step ``step``, and which of them counts."""
 
+    def digests(self, step: int, of: dict[str, str]) -> None:
+        """Add the digests of all tensors after plan step ``step``."""
+
     def __enter__(self) -> Self:
         return self
 
@@ -35,16 +38,10 @@ class Journal:
         """Close what was opened."""
 
 
-class Metrics(Journal):
-    """Appends to a run's metrics; the lines of steps from ``start`` on are removed first.
+class _Lines:
+    """A file of JSON lines, each with a ``step``; those of steps from ``start`` on are removed first."""
 
-    Args:
-        path: of ``metrics.jsonl``.
-        start: first plan step.
-        events: folder for TensorBoard; none writes none.
-    """
-
-    def __init__(self, path: Path, start: int, events: Path | None = None) -> None:
+    def __init__(self, path: Path, start: int) -> None:
         kept = []
         if path.exists():
             for line in path.read_text(encoding="utf-8").splitlines():
@@ -56,16 +53,37 @@ class Metrics(Journal):
         with written(path) as file:
             file.write("".join(f"{line}\n" for line in kept).encode())
         self._file = path.open("a", encoding="utf-8")
+
+    def add(self, line: dict[str, Any]) -> None:
+        self._file.write(json.dumps(line) + "\n")
+        self._file.flush()
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class Metrics(Journal):
+    """Appends to a run's files; what they hold of steps from ``start`` on is removed first.
+
+    Args:
+        run: folder of the run.
+        start: first plan step.
+        tensorboard: whether events for TensorBoard are written.
+        digests: whether digests of tensors are.
+    """
+
+    def __init__(self, run: Path, start: int, tensorboard: bool = False, digests: bool = False) -> None:
+        self._lines = _Lines(run / "metrics.jsonl", start)
+        self._digests = _Lines(run / "digests.jsonl", start) if digests else None
         self._events: SummaryWriter | None = None
-        if events is not None:
+        if tensorboard:
             from torch.utils.tensorboard import SummaryWriter  # half a second: just where it is wanted
 
-            self._events = SummaryWriter(str(events), purge_step=start)
+            self._events = SummaryWriter(str(run / "tensorboard"), purge_step=start)
 
     def write(self, report: StepReport) -> None:
         line = asdict(report)
-        self._file.write(json.dumps(line) + "\n")
-        self._file.flush()
+        self._lines.add(line)
         if self._events is not None:
             seconds = {f"seconds/{name}": value for name, value in line.pop("seconds").items()}
             for name, value in {**line, **seconds}.items():
@@ -73,13 +91,18 @@ class Metrics(Journal):
                     self._events.add_scalar(name if "/" in name else f"step/{name}", float(value), report.step)
 
     def validation(self, step: int, name: str, values: dict[str, float], headline: str) -> None:
-        self._file.write(json.dumps({"step": step - 1, "validation": name, **values, "headline": headline}) + "\n")
-        self._file.flush()
+        self._lines.add({"step": step - 1, "validation": name, **values, "headline": headline})
         if self._events is not None:
             for rate, value in values.items():
                 self._events.add_scalar(f"{name}/{rate}", value, step - 1)
 
+    def digests(self, step: int, of: dict[str, str]) -> None:
+        if self._digests is not None:
+            self._digests.add({"step": step, "digests": of})
+
     def __exit__(self, *_: object) -> None:
-        self._file.close()
+        self._lines.close()
+        if self._digests is not None:
+            self._digests.close()
         if self._events is not None:
             self._events.close()

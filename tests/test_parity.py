@@ -1,0 +1,65 @@
+"""Law 1: the number of processes does not change the result, and the comparison would show it if it did."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from allears.parity import Difference, Steps, first_difference
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    Command = Callable[..., subprocess.CompletedProcess[str]]
+
+CONFORMER = (
+    "model.encoder.kind=conformer",
+    "model.encoder.heads=2",
+    "model.encoder.dropout=0.1",
+    "model.features.normalisation=global",
+)
+
+
+def parity(command: Command, dataset: Path, out: Path, *given: str, fails: bool = False) -> dict[str, Any]:
+    done = command("parity", "tiny", f"dataset={dataset}", *given, "--steps", 4, "--out", out, "--json", fails=fails)
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def test_exact_has_the_same_bits_on_any_number_of_processes(
+    command: Command, dataset: Path, small: Sequence[str], tmp_path: Path
+) -> None:
+    """With dropout, SpecAugment, batch norm, clipping, statistics of the training audio."""
+    found = parity(command, dataset, tmp_path, *small, *CONFORMER, "optimizer.clip=1", "--world", "1,2,3,4")
+    assert found == {"equal": True, "first_difference": None, "worlds": [1, 2, 3, 4], "steps": 4}
+    weights = json.loads((tmp_path / "world-4" / "digests.jsonl").read_text().splitlines()[-1])["digests"]
+    assert {"output.weight", "optimizer.output.weight.exp_avg_sq", "encoder.blocks.0.norm.running_mean"} <= set(weights)
+
+
+def test_fast_has_not_and_the_first_difference_is_named(
+    command: Command, dataset: Path, small: Sequence[str], tmp_path: Path
+) -> None:
+    found = parity(command, dataset, tmp_path, *small, "training.reduction=fast", "--world", "1,4", fails=True)
+    assert not found["equal"]
+    assert found["first_difference"]["world"] == 4
+    assert found["first_difference"]["step"] < 4
+    assert found["first_difference"]["tensors"]
+
+
+@pytest.mark.parametrize(("option", "value"), [("--world", "1"), ("--world", "one,two"), ("--steps", "0")])
+def test_wrong_options_are_named(command: Command, dataset: Path, tmp_path: Path, option: str, value: str) -> None:
+    done = command("parity", "tiny", f"dataset={dataset}", "--out", tmp_path, option, value, fails=True)
+    assert option in done.stderr
+
+
+def test_the_first_difference_is_that_of_the_first_step() -> None:
+    one, two = {"a": "1", "b": "2"}, {"a": "1", "b": "3"}
+    same = Steps([], [one, one, one])
+    assert first_difference({1: same, 2: same}) is None
+    assert first_difference({1: same, 2: Steps([], [one, one, two]), 4: Steps([], [one, two, two])}) == Difference(
+        1, 4, ["b"]
+    )
