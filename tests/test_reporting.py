@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from allears import reporting
-from allears.reporting import Progress, duration, say, show, show_json, table
+from allears.reporting import Progress, counted, duration, say, show, show_json, table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -125,3 +125,7 @@ def test_in_a_terminal_the_line_moves_and_goes_away(
     lines = capsys.readouterr().err
     assert "reading: 5 files in 20.0 s (0.2/s)" in lines
     assert "reading: 5/10" not in lines
+
+
+def test_one_is_no_plural() -> None:
+    assert [counted(n, "error") for n in (0, 1, 2, 1200)] == ["0 errors", "1 error", "2 errors", "1,200 errors"]

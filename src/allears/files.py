@@ -38,8 +38,9 @@ def writing(path: Path) -> Iterator[None]:
     except OSError as error:
         if isinstance(error, ConnectionError) or not _concerns(error, path):
             raise
-        reason = error.strerror or str(error).rstrip(".") or type(error).__name__
-        remedy = _REMEDIES.get(error.errno or 0, "choose another place")
+        number = error.errno or 0
+        reason = os.strerror(number) if number else str(error).rstrip(".") or type(error).__name__  # HDF5 tells more
+        remedy = _REMEDIES.get(number, "choose another place")
         raise DataError(f"{path} cannot be written: {reason}; {remedy}.") from error
 
 

@@ -50,6 +50,11 @@ def table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> N
     Console(soft_wrap=not sys.stdout.isatty(), markup=False, emoji=False).print(drawn)
 
 
+def counted(count: int, one: str) -> str:
+    """How many there are of ``one`` (a noun with a regular plural): ``1 error``, ``1,200 errors``."""
+    return f"{count:,} {one}" if count == 1 else f"{count:,} {one}s"
+
+
 def duration(seconds: float) -> str:
     """Seconds as a person reads them: ``850 ms``, ``12.3 s``, ``4 min 05 s``, ``3 h 20 min``."""
     if seconds < 0.9995:  # what would be rounded up to the next unit is said in it

@@ -206,3 +206,10 @@ def test_blocks_of_nothing_are_an_error(tmp_path: Path) -> None:
     soundfile.write(tmp_path / "a.wav", np.zeros(0, dtype=np.int16), 16_000)
     with pytest.raises(AudioError, match="has no samples"):
         in_blocks(tmp_path / "a.wav")
+
+
+@pytest.mark.parametrize("rate", [1, 999])
+def test_a_rate_that_holds_no_speech_is_refused(tmp_path: Path, rate: int) -> None:
+    soundfile.write(tmp_path / "a.wav", np.arange(1000, dtype=np.int16), rate)
+    with pytest.raises(AudioError, match=rf"a\.wav has {rate} samples? a second, .*1000 or more"):
+        read(str(tmp_path / "a.wav"))

@@ -85,6 +85,15 @@ def test_what_is_wrong_is_told_before_the_work(trained: Path, dataset: Path) -> 
         transcribe(trained, [dataset / "manifest.jsonl"], LONE, split="x")
     with pytest.raises(SettingsError, match="belongs to what is transcribed"):
         transcribe(trained, [dataset], LONE, out=dataset / "manifest.jsonl")
+    with pytest.raises(SettingsError, match="lies in the folder of a run"):
+        transcribe(trained, [dataset], LONE, out=trained / "metrics.jsonl")
+    with pytest.raises(SettingsError, match=r"corpus is a folder, but not a prepared dataset; name its audio files\."):
+        transcribe(trained, [dataset.parent / "corpus"], LONE)
+    wav = dataset.parent / "corpus" / "u0000.wav"
+    with pytest.raises(SettingsError, match="dataset is a dataset, and more is named beside it"):
+        transcribe(trained, [wav, dataset], LONE)
+    with pytest.raises(SettingsError, match=r"u0000\.wav is named twice"):
+        transcribe(trained, [wav, wav], LONE)
 
 
 class Deaf(World):
@@ -118,7 +127,7 @@ def test_a_bad_file_ends_nothing_but_success(command: Command, trained: Path, fi
     *lines, last = done.stdout.splitlines()
     assert lines == [f"{name}\t{one.text}" for name, one in found.items()]
     assert done.stderr.count(f"{files[1]} is not audio") == 1
-    assert done.stderr.splitlines()[-1].endswith("1 of 4 could not be transcribed; they are named above.")
+    assert done.stderr.splitlines()[-1].endswith("1 of 4 could not be transcribed; the notes above say why.")
     said = json.loads(last)
     assert (said["utterances"], said["problems"]) == (4, 1)
     assert said["texts"] == {name: one.text for name, one in found.items()}

@@ -26,8 +26,8 @@ def test_rates_speakers_and_the_worst_utterances_are_shown(capsys: pytest.Captur
     assert rows["wer"][1:3] == ["←", f"{7 / 38:.2%}"]
     assert rows["wer"][4:] == ["7", "38", "0", "1", "6"]
     assert rows["cer"][1] == f"{7 / 38:.2%}"
-    assert "1 utterances could not be read" in said
-    assert "1 utterances have no reference" in said
+    assert "1 utterance could not be read" in said
+    assert "1 utterance without a reference" in said
     assert "10 speakers" in said
     assert rows["s9"][1:] == ["150.00%", "3", "2", "2"]
     assert "s3" not in rows

@@ -81,3 +81,29 @@ def test_what_is_read_is_not_written_over(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"ends in \.jsonl"):
         check_out(tmp_path / "folder.jsonl", [tmp_path])
     check_out(tmp_path / "texts.jsonl", [tmp_path])
+
+
+def test_only_transcripts_are_written_over(tmp_path: Path) -> None:
+    out = tmp_path / "texts.jsonl"
+    check_out(out, [])
+    for text in ("", manifest.line(next(of_files([Path("a.wav")], [Transcript((), "gone")]))).decode()):
+        out.write_text(text)
+        check_out(out, [])
+    for text in ("\n", "no JSON", "[1]", '{"step": 0}', '{"id": "a", "audio": "a.wav", "text": "a"}', "\xff"):
+        out.write_text(text, encoding="latin-1")
+        with pytest.raises(SettingsError, match=r"texts\.jsonl is there and does not hold transcripts"):
+            check_out(out, [])
+
+
+def test_nothing_is_written_into_datasets_and_runs(
+    make_dataset: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = make_dataset(tmp_path, 3)
+    with pytest.raises(SettingsError, match="lies in the folder of a dataset"):
+        check_out(folder / "texts.jsonl", [])
+    monkeypatch.chdir(folder)
+    with pytest.raises(SettingsError, match="lies in the folder of a dataset"):
+        check_out(Path("manifest.jsonl"), [])
+    (tmp_path / "run" / "checkpoints").mkdir(parents=True)
+    with pytest.raises(SettingsError, match="lies in the folder of a run"):
+        check_out(tmp_path / "run" / "metrics.jsonl", [])

@@ -101,6 +101,21 @@ def test_missing_and_strange_values_are_nan(tmp_path: Path) -> None:
     assert np.isnan(summary(curves).loss)
 
 
+def test_metrics_without_any_use_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"metrics\.jsonl: none of its lines is a step or a validation"):
+        read_curves(run_of(tmp_path, 'nonsense\n{"a": 1}\n'))
+    with pytest.raises(DataError, match=r"metrics\.jsonl: no value of its 2 steps is a finite number"):
+        read_curves(run_of(tmp_path, '{"step": 0, "loss": NaN}\n{"step": 1, "loss": "x", "seconds": "y"}\n'))
+    (tmp_path / "metrics.jsonl").write_text('{"step": 0, "lo')  # just being written
+    assert len(read_curves(tmp_path)) == 0
+
+
+def test_a_loss_that_is_never_finite_is_said(tmp_path: Path) -> None:
+    found = summary(read_curves(run_of(tmp_path, whole(3, loss=float("nan")))))
+    assert found.verdicts[0].startswith("no step has a finite loss")
+    assert "3 steps: too few" in found.verdicts[1]
+
+
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("steps", [0, 1])
 def test_a_run_that_has_just_begun(tmp_path: Path, steps: int) -> None:

@@ -16,6 +16,7 @@ import soxr
 
 from allears.audio.decode import UNREADABLE
 from allears.errors import AudioError
+from allears.reporting import counted
 from allears.types import SAMPLE_RATE
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ SLACK_SECONDS: Final = 0.1
 """How far a segment may reach past the end of its file: corpora round their times."""
 SNAP_SECONDS: Final = 0.001
 """An end this near before the end of the file means the end of the file: corpora round to milliseconds."""
+LOWEST_RATE: Final = 1000
+"""In Hz; speech has no word in it below. A header that says less is damaged."""
 _BLOCK: Final = 1 << 20
 
 
@@ -55,6 +58,13 @@ class AudioFile:
         except (soundfile.SoundFileError, RuntimeError, TypeError, OSError) as error:
             raise AudioError(UNREADABLE, f"{path} is not audio that can be read: {_reason(error)}.") from error
         self.rate: int = self._file.samplerate
+        if self.rate < LOWEST_RATE:
+            self._file.close()
+            raise AudioError(
+                UNREADABLE,
+                f"{path} has {counted(self.rate, 'sample')} a second, and speech needs {LOWEST_RATE} or more; "
+                "mend its header.",
+            )
         self.channels: int = self._file.channels
         self.frames: int = self._file.frames
         self._position = 0

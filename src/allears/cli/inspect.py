@@ -168,7 +168,7 @@ def run(
     from allears.pictures.canvas import file_name
     from allears.pictures.curves import names, read_curves, summary
     from allears.pictures.draw_run import draw_run
-    from allears.reporting import say, show, show_json, table
+    from allears.reporting import counted, say, show, show_json, table
 
     _made(out)
     curves = [read_curves(folder) for folder in runs]
@@ -179,7 +179,8 @@ def run(
     summaries = [summary(one) for one in curves]
     for one in curves:
         if one.unreadable:
-            say(f"note: {one.run / 'metrics.jsonl'} has {one.unreadable} unreadable lines, which are passed over.")
+            lines = counted(one.unreadable, "unreadable line")
+            say(f"note: {lines} of {one.run / 'metrics.jsonl'} passed over.")
     described = [_described(one) for one in summaries]
     table("", ["", *titles], [[head, *(rows[head] for rows in described)] for head in described[0]])
     for title, found in zip(titles, summaries, strict=True):

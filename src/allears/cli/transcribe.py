@@ -34,7 +34,7 @@ def transcribe(
     from allears.cli.ranks import as_rank
     from allears.errors import DataError
     from allears.evaluation.transcripts import described
-    from allears.reporting import number, say, show, show_json
+    from allears.reporting import counted, say, show, show_json
     from allears.run.recognise import transcribe as transcribe_run
 
     with as_rank() as world:
@@ -42,7 +42,7 @@ def transcribe(
         problems = sum(bool(one.problem) for _, one in found)
         if world.leads:
             if out is not None:
-                say(f"{out} holds {number(len(found), 'transcript')}")
+                say(f"{out} holds {counted(len(found), 'transcript')}")
             else:
                 for name, one in found:
                     show(f"{name}\t{one.text}")

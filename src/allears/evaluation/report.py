@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from allears.reporting import say, show, table
+from allears.reporting import counted, say, show, table
 from allears.scoring.align import aligned
 from allears.scoring.rates import RATES
 
@@ -23,7 +23,7 @@ def tell(result: Mapping[str, Any]) -> None:
     """Print what `allears.evaluation.result.summary` found, and where it is kept."""
     over = f"{result['bootstrap']['level']:.0%} by {result['bootstrap']['over']}"
     table(
-        f"{result['name']}: {result['utterances']:,} utterances, {result['checkpoint']} of {result['run']}, "
+        f"{result['name']}: {counted(result['utterances'], 'utterance')}, {result['checkpoint']} of {result['run']}, "
         f"normaliser {result['normaliser']}",
         ["", "rate", over, "errors", "units", "sub", "ins", "del"],
         [
@@ -33,9 +33,11 @@ def tell(result: Mapping[str, Any]) -> None:
         ],
     )
     if result["not_recognised"]:
-        show(f"{result['not_recognised']:,} utterances could not be read and count as nothing heard.")
+        gone = counted(result["not_recognised"], "utterance")
+        show(f"{gone} could not be read: there nothing heard is what counts.")
     if result["empty_references"]:
-        show(f"{result['empty_references']:,} utterances have no reference: what is heard in them counts as inserted.")
+        empty = counted(result["empty_references"], "utterance")
+        show(f"{empty} without a reference: what is heard there counts as inserted.")
     if len(result["speakers"]) > 1:
         _tell_speakers(result["speakers"], result["headline"])
     for one in result["worst"]:
@@ -59,7 +61,7 @@ def _tell_speakers(speakers: Mapping[str, Mapping[str, float]], headline: str) -
 
 def _tell_utterance(one: Mapping[str, Any], unit: Unit) -> None:
     who = f" ({one['speaker']})" if one["speaker"] else ""
-    show(f"{one['id']}{who}: {one['errors']} errors in {one['units']}, confidence {one['confidence']:.2f}")
+    show(f"{one['id']}{who}: {counted(one['errors'], 'error')} in {one['units']}, confidence {one['confidence']:.2f}")
     if one["problem"]:
         show(f"  {one['problem']}")
     for said, heard, marks in aligned(one["reference"], one["text"], unit):

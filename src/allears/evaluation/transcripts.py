@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from allears.errors import DatasetError, SettingsError
+from allears.evaluation.transcribe import Transcript
 from allears.manifest import manifest
 from allears.types import Utterance
 
@@ -13,21 +14,35 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from allears.evaluation.transcribe import Transcript
     from allears.loading.collection import Collection
 
 
 def check_out(out: Path, inputs: Sequence[Path]) -> None:
-    """Refuse to write over what is read.
+    """Refuse to write over what is read, into a dataset or a run, and over any file that is not of transcripts.
 
     Raises:
-        SettingsError: ``out`` is no name for a manifest, or one of the inputs.
+        SettingsError: ``out`` is no name for a manifest, or such a place.
     """
     if out.suffix != ".jsonl" or out.is_dir():
         raise SettingsError(f"--out must be a file that ends in .jsonl, not {out}; name one such as texts.jsonl.")
     for path in inputs:
         if out.resolve() in {path.resolve(), (path / manifest.NAME).resolve()}:
             raise SettingsError(f"--out {out} belongs to what is transcribed; name another file.")
+    for mark, kind in {"index": "a dataset", "checkpoints": "a run"}.items():
+        if (out.absolute().parent / mark).is_dir():
+            raise SettingsError(f"--out {out} lies in the folder of {kind}; name a file in another folder.")
+    if out.exists() and not _is_ours(out):
+        raise SettingsError(f"--out {out} is there and does not hold transcripts; name another file, or remove it.")
+
+
+def _is_ours(path: Path) -> bool:
+    """Whether the first line of ``path`` is one that is written here; a file without any has nothing to lose."""
+    try:
+        with path.open("rb") as file:
+            first = file.readline()
+        return not first or {*manifest.FIELDS, *described(Transcript(()))} <= manifest.record(first.decode()).keys()
+    except (OSError, ValueError):
+        return False
 
 
 def of_files(files: Sequence[Path], found: Sequence[Transcript]) -> Iterator[Utterance]:

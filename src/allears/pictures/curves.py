@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from allears.errors import DataError, SettingsError
+from allears.reporting import counted
 from allears.settings import read
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def read_curves(run: Path) -> Curves:
     """Read the metrics of a run, finished or not.
 
     Raises:
-        DataError: the folder has none.
+        DataError: the folder has none, or nothing in them can be used.
     """
     path = run / "metrics.jsonl"
     try:
@@ -96,6 +97,10 @@ def read_curves(run: Path) -> Curves:
     columns = {name: np.array([_number(row.get(name)) for row in rows]) for name in _COLUMNS}
     columns |= {name: np.array([_number(_mapping(row.get("seconds")).get(name)) for row in rows]) for name in PARTS}
     columns["seconds"] = np.sum([columns[name] for name in PARTS], axis=0)
+    if unreadable and not steps and not validations:
+        raise DataError(f"{path}: none of its lines is a step or a validation; name the folder of a run.")
+    if steps and not validations and not any(np.isfinite(values).any() for values in columns.values()):
+        raise DataError(f"{path}: no value of its {counted(len(steps), 'step')} is a finite number; name another run.")
     headlines = {name: line["headline"] for (name, _), line in validations.items() if "headline" in line}
     steps_taken, validation = np.array(order, np.int64), _validation(validations)
     return Curves(run, _settings(run), steps_taken, columns, validation, headlines, unreadable)
@@ -208,6 +213,9 @@ def summary(curves: Curves) -> Summary:
     clipped, padding = _mean(columns["clipped"]), _mean(columns["padding"])
     epochs = columns["epoch"][np.isfinite(columns["epoch"])]
     losses = smoothed(columns["loss"], window(len(curves)))
+    said = verdicts(shares, clipped, padding, curves.settings) if len(curves) >= ENOUGH else [_too_few(curves)]
+    if len(curves) and not np.isfinite(columns["loss"]).any():
+        said.insert(0, "no step has a finite loss: lower optimizer.learning_rate.value, and look for broken data.")
     return Summary(
         steps=len(curves),
         epochs=int(epochs.max()) + 1 if len(epochs) else 0,
@@ -221,12 +229,12 @@ def summary(curves: Curves) -> Summary:
         padding=padding,
         memory_bytes=float(np.nanmax(columns["memory_bytes"], initial=0.0)),
         rejected=int(np.nansum(columns["rejected"])),
-        verdicts=verdicts(shares, clipped, padding, curves.settings) if len(curves) >= ENOUGH else [_too_few(curves)],
+        verdicts=said,
     )
 
 
 def _too_few(curves: Curves) -> str:
-    return f"{len(curves)} steps have ended: too few to judge." if len(curves) else "no step has ended yet."
+    return f"{counted(len(curves), 'step')}: too few to judge." if len(curves) else "no step has ended yet."
 
 
 def window(steps: int) -> int:

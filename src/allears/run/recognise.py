@@ -121,9 +121,12 @@ def transcribe(
     if split is not None and not whole:
         raise SettingsError(f"--split {split} is for a dataset, and the inputs are files; leave it out.")
     for place in inputs:
-        if place.is_dir() and not (whole and (place / "index").exists()):
-            rule = "name one dataset, or files" if (place / "index").exists() else "name its audio files"
-            raise SettingsError(f"{place} is a folder, but not the only prepared dataset that is named; {rule}.")
+        if place.is_dir() and not (place / "index").exists():
+            raise SettingsError(f"{place} is a folder, but not a prepared dataset; name its audio files.")
+        if place.is_dir() and not whole:
+            raise SettingsError(f"{place} is a dataset, and more is named beside it; name one dataset, or audio files.")
+        if inputs.count(place) > 1:
+            raise SettingsError(f"{place} is named twice, and results are kept by name; name each file once.")
     model, tokenizer, _ = load(run, world)
     lines: Iterable[Utterance]
     if whole:
