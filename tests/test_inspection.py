@@ -71,7 +71,7 @@ def test_an_utterance_as_a_run_hears_it(run: Path, dataset: Path, collection: Co
 
 
 def test_an_utterance_without_a_run_has_no_tokens(dataset: Path) -> None:
-    heard = utterance(dataset, "u0003", "tiny", None, 0)
+    heard = utterance(dataset, "u0003", "digits", None, 0)
     assert heard.tokens is None
     assert "this dataset" in heard.kind  # where the statistics come from
     assert np.abs(heard.features.mean()) < 1.0

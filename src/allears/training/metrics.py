@@ -5,11 +5,12 @@ Both are rolled back to the checkpoint when a run is resumed.
 
 from __future__ import annotations
 
+import contextlib
 import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Self
 
-from allears.files import written
+from allears.files import writing, written
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,14 +53,17 @@ class _Lines:
                     continue  # the line that a kill cut short
         with written(path) as file:
             file.write("".join(f"{line}\n" for line in kept).encode())
+        self._path = path
         self._file = path.open("a", encoding="utf-8")
 
     def add(self, line: dict[str, Any]) -> None:
-        self._file.write(json.dumps(line) + "\n")
-        self._file.flush()
+        with writing(self._path):
+            self._file.write(json.dumps(line) + "\n")
+            self._file.flush()
 
     def close(self) -> None:
-        self._file.close()
+        with contextlib.suppress(OSError):  # a line that could not be written has been an error already
+            self._file.close()
 
 
 class Metrics(Journal):
