@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import json
 import math
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator  # type: ignore[import-untyped]
 
-from allears.errors import CheckpointError, DataError, SettingsError
+from allears.errors import CheckpointError, SettingsError
 from allears.run.recognise import load
 from allears.run.settings import RunSettings
 from allears.run.train import train
 from allears.settings import build, overridden
 from allears.training.average import average_folder, chosen
 from allears.training.checkpoint import best, checkpoints, load_position, read_tensors
-from allears.training.metrics import Metrics
 from allears.world import World
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from pathlib import Path
 
 ALONE = World(0, 1, 0, 1, torch.device("cpu"))
 
@@ -176,13 +175,3 @@ def test_tensorboard_shows_steps_and_validations_once(trained: Callable[..., obj
     assert [event.step for event in events.Scalars("step/loss")] == [0, 1, 2, 3]
     assert [event.value for event in events.Scalars("step/loss")] == pytest.approx(steps(run, "loss"))
     assert [event.step for event in events.Scalars("dev/wer")] == [1, 3]
-
-
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
-def test_metrics_that_cannot_be_written_are_an_error_that_names_the_file(tmp_path: Path) -> None:
-    lines = Metrics(tmp_path, 0)
-    (tmp_path / "metrics.jsonl").unlink()
-    lines._lines._file = Path("/dev/full").open("a", encoding="utf-8")
-    with pytest.raises(DataError, match=r"metrics.jsonl cannot be written: No space left on device; free"):
-        lines.validation(1, "dev", {"wer": 0.5}, "wer")
-    lines.__exit__()
