@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from allears import seeding
+from allears.cluster.agreement import agree, versions
 from allears.cluster.environment import describe, remarks
 from allears.evaluation import result
 from allears.evaluation.transcribe import hypotheses
@@ -22,6 +23,7 @@ from allears.loading.plan import subtrees
 from allears.loading.statistics import feature_statistics
 from allears.reporting import say
 from allears.run.recognise import evaluate
+from allears.settings import flat
 from allears.text.tokenizer import Tokenizer
 from allears.training import checkpoint
 from allears.training.average import average_folder, chosen, write_average
@@ -49,6 +51,7 @@ def train(settings: RunSettings, run: Path, world: World) -> dict[str, Any]:
     Raises:
         AllearsError: see `allears.errors`; on all ranks where all can know.
     """
+    agree(world, {**versions(), **dict(flat(settings.model_dump(mode="json")))})
     places = subtrees(settings.plan.micro_batches, world.size)[world.rank]
     with ExitStack() as stack:
         if world.leads:
@@ -84,6 +87,8 @@ class _Training:
         self.world = world
         self.stack = stack
         self.material = self._material()
+        found = {"the training data": self.material.collection.digest, "the tokenizer": self.material.tokenizer.digest}
+        agree(world, found)
         self.held = {name: (part, self._reader(part)) for name, part in self.material.validation.items()}
         self.model = self._initial_model()
         self.optimizer = settings.optimizer.build(self.model)
