@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch: threads of tests that share cores wait for each other
+
 import numpy as np
 import pytest
 import soundfile
