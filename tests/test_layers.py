@@ -15,7 +15,7 @@ LAYERS = (
     ("loading", "decoding"),
     ("training", "evaluation", "cluster", "pictures"),
     ("run",),
-    ("demo", "inspection", "parity"),
+    ("demo", "inspection", "audit", "parity"),
     ("configs",),
     ("cli",),
 )

@@ -14,14 +14,13 @@ from allears import seeding
 from allears.errors import DatasetError, SettingsError
 from allears.loading.collection import Collection, SourceSettings
 from allears.loading.example import ExampleReader
-from allears.loading.material import gather
 from allears.loading.statistics import feature_statistics
 from allears.pictures.batch import PlannedStep, planned_step
 from allears.pictures.utterance import Heard, hear
 from allears.reporting import say
+from allears.run.material import material_of
 from allears.run.recognise import load
-from allears.run.settings import RunSettings
-from allears.settings import build, overridden, read
+from allears.run.settings import RunSettings, settings_of
 from allears.text.normalise import normalise
 from allears.text.tokenizer import Tokenizer
 from allears.training import checkpoint
@@ -43,19 +42,6 @@ class _NoTokenizer:
 
     def encode(self, _: str) -> NDArray[np.int32]:
         return np.zeros(0, np.int32)
-
-
-def settings_of(place: str, overrides: Sequence[str] = ()) -> tuple[RunSettings, Path | None]:
-    """Settings of a config, or of a run (or checkpoint) and then its folder; ``overrides`` are key=value.
-
-    Raises:
-        SettingsError: it is neither.
-    """
-    folder = Path(place) if Path(place).is_dir() else None
-    source = place if folder is None else str(folder / "settings.yaml")
-    if folder is not None and not Path(source).is_file():
-        raise SettingsError(f"{folder} has no settings.yaml; name the folder of a run, or a config.")
-    return build(RunSettings, overridden(read(source), list(overrides)), source), folder
 
 
 def find(collection: Collection, name: str) -> int:
@@ -146,20 +132,9 @@ def batch(place: str, dataset: Path | None, split: str | None, step: int, overri
         PlanError: nothing can be trained on.
     """
     settings, run = settings_of(place, overrides)
-    sources = _sources(settings, dataset, split, place)
     with tempfile.TemporaryDirectory() as temporary:
-        material = gather(
-            sources,
-            settings.validation,
-            settings.plan,
-            settings.tokenizer,
-            settings.model.output_frames,
-            settings.seed,
-            run or Path(temporary),
-            run is not None,
-            _ALONE,
-            lambda text: say(f"note: {text}"),
-        )
+        sources = _sources(settings, dataset, split, place)
+        material = material_of(settings, sources, run or Path(temporary), run is not None, _ALONE)
         if run is not None and checkpoint.checkpoints(run):
             trained = checkpoint.load_position(checkpoint.newest(run)).digest
             if trained != material.collection.digest:

@@ -196,6 +196,37 @@ def run(
         )
 
 
+def ledger(
+    run: Path = typer.Argument(help="Folder of a run, finished or going on."),
+    as_json: bool = AS_JSON,
+) -> None:
+    """Prove that each utterance was used exactly once a pass, through kills and changes of the number of processes.
+
+    Exit code 1 when it was not.
+
+    Example: allears inspect ledger runs/first
+    """
+    from dataclasses import asdict
+
+    from allears.audit import audit
+    from allears.reporting import counted, show, show_json
+
+    found = audit(run)
+    for problem in found.problems[:20]:
+        show(problem)
+    if len(found.problems) > 20:
+        show(f"and {len(found.problems) - 20:,} more")
+    verdict = "NOT complete" if found.problems else "complete and disjoint"
+    show(
+        f"{counted(found.steps, 'step')}, {counted(found.epochs, 'whole epoch')}: utterances were used {found.used:,} "
+        f"times, could not be used {found.rejected:,} times: {verdict}"
+    )
+    if as_json:
+        show_json({"complete": not found.problems, **asdict(found), "run": str(run)})
+    if found.problems:
+        raise typer.Exit(1)
+
+
 def _described(one: Summary) -> dict[str, str]:
     """A column of the summary's table."""
     from allears.reporting import duration

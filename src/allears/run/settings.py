@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from pydantic import Field, field_validator
 
+from allears.errors import SettingsError
 from allears.loading.collection import SourceSettings
 from allears.loading.loader import LoaderSettings
 from allears.loading.plan import PlanSettings
 from allears.models.ctc import ModelSettings
-from allears.settings import Settings
+from allears.settings import Settings, build, overridden, read
 from allears.text.tokenizer import TokenizerSettings
 from allears.training.initial import InitialSettings
 from allears.training.loop import TrainingSettings
 from allears.training.optimizer import OptimizerSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 class RunSettings(Settings):
@@ -57,3 +62,16 @@ class RunSettings(Settings):
     def _one_or_many(cls, value: Any) -> Any:
         """``train: {dataset: …}`` means a list of one."""
         return [value] if isinstance(value, dict) else value
+
+
+def settings_of(place: str, overrides: Sequence[str] = ()) -> tuple[RunSettings, Path | None]:
+    """Settings of a config, or of a run (or checkpoint) and then its folder; ``overrides`` are key=value.
+
+    Raises:
+        SettingsError: it is neither.
+    """
+    folder = Path(place) if Path(place).is_dir() else None
+    source = place if folder is None else str(folder / "settings.yaml")
+    if folder is not None and not Path(source).is_file():
+        raise SettingsError(f"{folder} has no settings.yaml; name the folder of a run, or a config.")
+    return build(RunSettings, overridden(read(source), list(overrides)), source), folder

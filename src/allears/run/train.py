@@ -18,10 +18,10 @@ from allears.evaluation.transcribe import hypotheses
 from allears.files import locked, read_json, removed, write_json, write_yaml
 from allears.loading.example import ExampleReader
 from allears.loading.loader import Loader
-from allears.loading.material import Material, gather
 from allears.loading.plan import subtrees
 from allears.loading.statistics import feature_statistics
 from allears.reporting import say
+from allears.run.material import material_of
 from allears.run.recognise import evaluate
 from allears.settings import flat
 from allears.text.tokenizer import Tokenizer
@@ -29,6 +29,7 @@ from allears.training import checkpoint
 from allears.training.average import average_folder, chosen, write_average
 from allears.training.engine import Engine
 from allears.training.initial import take
+from allears.training.ledger import Ledger
 from allears.training.loop import MAY_CHANGE, Validation, run_steps
 from allears.training.metrics import Journal, Metrics
 from allears.training.precision import LossScale, resolved
@@ -38,6 +39,7 @@ from allears.types import SAMPLE_RATE
 
 if TYPE_CHECKING:
     from allears.loading.collection import Collection
+    from allears.loading.material import Material
     from allears.models.ctc import CtcModel
     from allears.run.settings import RunSettings
     from allears.world import World
@@ -123,6 +125,7 @@ class _Training:
             training,
             self.learning_rate,
             journal,
+            self.stack.enter_context(Ledger(self.run, start, self.world)),
             self.validate,
             self.save,
         )
@@ -203,18 +206,8 @@ class _Training:
     def _material(self) -> Material:
         """What is trained on, and the parts of the validation sets that are scored on the way."""
         settings = self.settings
-        material = gather(
-            settings.train,
-            settings.validation,
-            settings.plan,
-            settings.tokenizer,
-            settings.model.output_frames,
-            settings.seed,
-            self.run,
-            bool(checkpoint.checkpoints(self.run)),
-            self.world,
-            lambda text: say(f"note: {text}") if self.world.leads else None,
-        )
+        trained = bool(checkpoint.checkpoints(self.run))
+        material = material_of(settings, settings.train, self.run, trained, self.world)
         hours = settings.training.validate_hours
         parts = {name: part.at_most(hours, "validation") for name, part in material.validation.items()}
         return replace(material, validation=parts)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from allears.loading.loader import StepWork
+    from allears.training.ledger import Ledger
     from allears.training.metrics import Journal
     from allears.training.optimizer import LearningRateSettings
     from allears.training.step import Stepper
@@ -112,6 +113,7 @@ def run_steps(
     settings: TrainingSettings,
     learning_rate: LearningRateSettings,
     journal: Journal,
+    ledger: Ledger,
     validate: Callable[[], Validation],
     save: Callable[[int, float | None], None],
 ) -> Outcome:
@@ -126,6 +128,7 @@ def run_steps(
         settings: when to validate and save.
         learning_rate: by applied steps.
         journal: keeps the reports.
+        ledger: keeps which utterances were used.
         validate: scores the validation sets; called on all ranks.
         save: writes a checkpoint before the given plan step, with its score if it has one; called on all ranks.
     """
@@ -138,6 +141,7 @@ def run_steps(
             got = time.monotonic()
             report = stepper.step(item, learning_rate.at(stepper.applied, total), got - waited)
             _tell_rejected(item)
+            ledger.write(item)
             journal.write(report)
             if settings.digests and stepper.world.leads:
                 journal.digests(report.step, digests(stepper.engine.model, stepper.optimizer))

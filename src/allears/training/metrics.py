@@ -5,12 +5,10 @@ Both are rolled back to the checkpoint when a run is resumed.
 
 from __future__ import annotations
 
-import contextlib
-import json
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
-from allears.files import writing, written
+from allears.training.lines import StepLines
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,33 +37,6 @@ class Journal:
         """Close what was opened."""
 
 
-class _Lines:
-    """A file of JSON lines, each with a ``step``; those of steps from ``start`` on are removed first."""
-
-    def __init__(self, path: Path, start: int) -> None:
-        kept = []
-        if path.exists():
-            for line in path.read_text(encoding="utf-8").splitlines():
-                try:
-                    if json.loads(line)["step"] < start:
-                        kept.append(line)
-                except (ValueError, KeyError, TypeError):
-                    continue  # the line that a kill cut short
-        with written(path) as file:
-            file.write("".join(f"{line}\n" for line in kept).encode())
-        self._path = path
-        self._file = path.open("a", encoding="utf-8")
-
-    def add(self, line: dict[str, Any]) -> None:
-        with writing(self._path):
-            self._file.write(json.dumps(line) + "\n")
-            self._file.flush()
-
-    def close(self) -> None:
-        with contextlib.suppress(OSError):  # a line that could not be written has been an error already
-            self._file.close()
-
-
 class Metrics(Journal):
     """Appends to a run's files; what they hold of steps from ``start`` on is removed first.
 
@@ -77,8 +48,8 @@ class Metrics(Journal):
     """
 
     def __init__(self, run: Path, start: int, tensorboard: bool = False, digests: bool = False) -> None:
-        self._lines = _Lines(run / "metrics.jsonl", start)
-        self._digests = _Lines(run / "digests.jsonl", start) if digests else None
+        self._lines = StepLines(run / "metrics.jsonl", start)
+        self._digests = StepLines(run / "digests.jsonl", start) if digests else None
         self._events: SummaryWriter | None = None
         if tensorboard:
             from torch.utils.tensorboard import SummaryWriter  # half a second: just where it is wanted
@@ -105,8 +76,8 @@ class Metrics(Journal):
             self._digests.add({"step": step, "digests": of})
 
     def __exit__(self, *_: object) -> None:
-        self._lines.close()
+        self._lines.__exit__()
         if self._digests is not None:
-            self._digests.close()
+            self._digests.__exit__()
         if self._events is not None:
             self._events.close()

@@ -1,0 +1,90 @@
+"""Through kills and other numbers of processes each utterance is used exactly once a pass; what is not so is named."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from allears.audit import audit
+from allears.errors import CheckpointError
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    Command = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture(scope="module")
+def run(command: Command, dataset: Path, small: Sequence[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """25 steps of ten an epoch: to step 7 on four processes (checkpoint at 5), then on one, then on two."""
+    out = tmp_path_factory.mktemp("audited") / "run"
+    common = (
+        "train",
+        "tiny",
+        f"dataset={dataset}",
+        "--out",
+        out,
+        *small,
+        "training.save_every=5",
+        "training.average=false",
+    )
+    command(*common, "training.steps=7", "--processes", 4)
+    shutil.rmtree(out / "checkpoints" / "step-00000007")  # as if it had been killed before it could save
+    command(*common, "training.steps=12")
+    command(*common, "training.steps=25", "--processes", 2)
+    return out
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_a_run_that_was_killed_and_resized_is_complete_and_disjoint(command: Command, run: Path) -> None:
+    found = audit(run)
+    assert found.problems == []
+    assert (found.steps, found.epochs, found.rejected) == (25, 2, 0)
+    metrics = [line for line in lines(run / "metrics.jsonl") if "loss" in line]
+    assert found.used == sum(line["utterances"] for line in metrics)
+    assert {line["step"] for line in lines(run / "ledger" / "rank-3.jsonl")} == set(range(5))
+    done = command("inspect", "ledger", run, "--json")
+    assert json.loads(done.stdout.splitlines()[-1])["complete"] is True
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda line: line["used"].update({"0": []}), "holds other utterances than the plan"),
+        (lambda line: line["used"]["0"].append(line["used"]["0"][0]), "holds other utterances than the plan"),
+        (lambda line: line["used"].pop("0"), "step 3: micro-batch 0 stands in no ledger"),
+    ],
+)
+def test_what_is_missing_or_doubled_is_named(
+    run: Path, tmp_path: Path, spoil: Callable[[dict[str, Any]], None], said: str
+) -> None:
+    copy = shutil.copytree(run, tmp_path / "run")
+    path = copy / "ledger" / "rank-0.jsonl"
+    spoiled = lines(path)
+    spoil(next(line for line in spoiled if line["step"] == 3))
+    path.write_text("".join(json.dumps(line) + "\n" for line in spoiled))
+    assert any(said in problem for problem in audit(copy).problems)
+
+
+def test_a_micro_batch_in_two_ledgers_is_named(command: Command, run: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(run, tmp_path / "run")
+    ledgers = copy / "ledger"
+    (ledgers / "rank-9.jsonl").write_text((ledgers / "rank-1.jsonl").read_text())
+    done = command("inspect", "ledger", copy, fails=True)
+    assert "micro-batch 1 stands in 2 ledgers" in done.stdout
+    assert "NOT complete" in done.stdout
+
+
+def test_a_run_without_a_ledger_says_so(run: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(run, tmp_path / "run")
+    shutil.rmtree(copy / "ledger")
+    with pytest.raises(CheckpointError, match="has no ledger"):
+        audit(copy)
