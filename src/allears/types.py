@@ -115,6 +115,10 @@ class Batch:
         """The same batch in page-locked memory."""
         return Batch(self.utterances, *(tensor.pin_memory() for tensor in self.tensors()))
 
+    def only(self, row: int) -> Batch:
+        """The utterance in ``row`` alone, padded as it is."""
+        return Batch([self.utterances[row]], *(tensor[row : row + 1] for tensor in self.tensors()))
+
     def tensors(self) -> tuple[Tensor, ...]:
         """All tensors, in the order of the fields."""
         return (

@@ -21,7 +21,8 @@ from allears.settings import Settings
 from allears.types import SAMPLE_RATE, Batch, Example, Rejection
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
+    from collections.abc import Set as AbstractSet
 
     import numpy as np
     from numpy.typing import NDArray
@@ -122,6 +123,15 @@ class StepWork:
     batches: list[Batch | None]
     rejected: dict[int, list[Rejection]]
 
+    def emptied(self, places: Collection[int], reasons: dict[int, list[Rejection]]) -> StepWork:
+        """The same without the batches at ``places``, whose utterances are rejected for ``reasons``."""
+        batches = [None if place in places else batch for place, batch in zip(self.places, self.batches, strict=True)]
+        rejected = {**self.rejected}
+        for place in places:
+            if place in self.places:
+                rejected[place] = [*rejected.get(place, []), *reasons.get(place, [])]
+        return StepWork(self.planned, self.places, batches, rejected)
+
 
 class Loader:
     """Iterates over the `StepWork` of one rank from step ``start`` to before ``stop``.
@@ -174,15 +184,28 @@ class Loader:
             finally:
                 pool.shutdown(wait=False, cancel_futures=True)
 
+    def without(self, work: StepWork, utterances: AbstractSet[int]) -> StepWork:
+        """The same work with the batches that hold some of ``utterances`` made anew without them."""
+        if not any(batch and utterances & set(batch.utterances) for batch in work.batches):
+            return work
+        planned, members = self._members(work.planned.step)
+        made = [self._micro_batch(names, planned.epoch, utterances) for names in members]
+        return self._work(planned, made)
+
     def _members(self, step: int) -> tuple[Planned, list[list[int]]]:
         """Utterances of each of this rank's places."""
         plan, _, inside = self._plans.at(step)
         return self._plans.planned(step), [plan.micro_batch(inside, place).tolist() for place in self._places]
 
-    def _micro_batch(self, utterances: list[int], epoch: int) -> tuple[Batch | None, list[Rejection]]:
+    def _micro_batch(
+        self, utterances: list[int], epoch: int, without: AbstractSet[int] = frozenset()
+    ) -> tuple[Batch | None, list[Rejection]]:
         examples: list[Example] = []
         rejected: list[Rejection] = []
         for utterance in utterances:
+            if utterance in without:
+                rejected.append(Rejection(self._reader.id(utterance), "quarantined", "it is in quarantine."))
+                continue
             try:
                 examples.append(self._reader.example(utterance, epoch))
             except AudioError as error:

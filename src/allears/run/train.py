@@ -33,6 +33,7 @@ from allears.training.ledger import Ledger
 from allears.training.loop import MAY_CHANGE, Validation, run_steps
 from allears.training.metrics import Journal, Metrics
 from allears.training.precision import LossScale, resolved
+from allears.training.quarantine import Quarantine
 from allears.training.reduction import build_reduce
 from allears.training.step import Stepper
 from allears.types import SAMPLE_RATE
@@ -116,9 +117,11 @@ class _Training:
         self.stack.enter_context(journal)
         reader = self._reader(self.material.collection, learning=True)
         cuda = self.world.device.type == "cuda"
+        loader = Loader(plans, reader, places, start, self.total, self.settings.loader, pin=cuda)
         outcome = run_steps(
             self.stepper,
-            Loader(plans, reader, places, start, self.total, self.settings.loader, pin=cuda),
+            loader,
+            loader.without,
             start,
             self.total,
             plans.steps_per_epoch,
@@ -169,6 +172,7 @@ class _Training:
                 scale.steady,
                 score,
                 self._scored if score is not None else None,
+                tuple(sorted(self.stepper.quarantine.utterances)),
             )
             parts = (self.model, self.optimizer, self.dump, self.material.tokenizer)
             checkpoint.save(self.run, at, *parts, training.keep, training.keep_best)
@@ -235,9 +239,12 @@ class _Training:
         return model
 
     def _stepper(self) -> Stepper:
-        collection, plans, settings = self.material.collection, self.material.plans, self.settings
+        collection, settings = self.material.collection, self.settings
         start_scale = self.start.loss_scale or settings.training.loss_scale
         world, reduction = self.world, settings.training.reduction
+        most = settings.training.most_quarantined
+        quarantine = Quarantine(self.run, self.start.step, world, self.start.quarantined, most)
+        self.stack.enter_context(quarantine)
         reduce = build_reduce(reduction, world, settings.plan.micro_batches) if world.size > 1 else None
         return Stepper(
             Engine(self.model, reduce, world.size, tree=reduction == "exact"),
@@ -246,7 +253,8 @@ class _Training:
             settings.plan.micro_batches,
             settings.optimizer.clip,
             settings.seed,
-            lambda step, at: [collection.id(n) for n in plans.members(step, at)],
+            lambda utterances: [collection.id(number) for number in utterances],
+            quarantine,
             self.precision,
             LossScale(self.precision, start_scale, self.start.steady),
             self.start.applied,

@@ -46,6 +46,7 @@ class Position:
         steady: steps since the loss scale changed.
         score: error rate of the validation here, by which the best are kept; none where there was none.
         scored: which rate of what that is; only scores of the same are compared.
+        quarantined: utterances that are left out, by their numbers.
     """
 
     step: int
@@ -56,6 +57,7 @@ class Position:
     steady: int = 0
     score: float | None = None
     scored: str | None = None
+    quarantined: tuple[int, ...] = ()
 
 
 def checkpoint_folder(run: Path, step: int) -> Path:
@@ -206,7 +208,7 @@ def load_position(path: Path) -> Position:
                 f"{path} has format {found}, this version reads {FORMAT}; use the version that wrote it."
             )
         state.pop("average_of", None)
-        return Position(**state)
+        return Position(**{**state, "quarantined": tuple(state.get("quarantined", ()))})
     except (DataError, TypeError, KeyError, AttributeError) as error:
         raise CheckpointError(f"{path} is damaged: {error}; remove it to fall back to an older one.") from error
 

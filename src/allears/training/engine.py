@@ -86,10 +86,10 @@ class Engine:
         return end
 
     def begin(self) -> None:
-        """Begin a step."""
-        self._pool += self._stack
-        self._stack = []
-        self._flat = None
+        """Begin a step; what may be left of an unfinished one is forgotten."""
+        taken_sums(self.model, self._device)
+        self._pool += [flat for flat in (*self._stack, self._flat) if flat is not None]
+        self._stack, self._flat = [], None
         self._count = 0
 
     def clean(self, final: bool) -> None:

@@ -28,6 +28,7 @@ class Verdict:
         utterances: used.
         rejected: planned but not usable.
         faulty: places whose loss is not finite.
+        micro_batches: how many places held utterances.
     """
 
     loss: float
@@ -35,6 +36,7 @@ class Verdict:
     utterances: int
     rejected: int
     faulty: list[int]
+    micro_batches: int
 
 
 class Exchange:
@@ -67,4 +69,5 @@ class Exchange:
             round(sum(row[UTTERANCES] for row in values)),
             round(sum(row[REJECTED] for row in values)),
             [place for place, row in enumerate(values) if row[FAULTY]],
+            sum(row[UTTERANCES] > 0 for row in values),
         )

@@ -16,6 +16,7 @@ from allears.training.reduction import Reduction
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from collections.abc import Set as AbstractSet
 
     from allears.loading.loader import StepWork
     from allears.training.ledger import Ledger
@@ -43,6 +44,7 @@ class TrainingSettings(Settings):
         keep_best: how many of the best ones stay besides: those of the lowest error rate on the first validation set.
         select: which error rate that is; ``auto`` follows the language.
         average: whether the best ones are averaged at the end; the average is kept if it is better than each.
+        most_quarantined: how many utterances may turn out to give no finite loss or gradient before the run stops.
         digests: whether ``digests.jsonl`` gets the SHA-256 of each tensor after each step, to compare runs by.
         tensorboard: whether events for TensorBoard are written to the run.
     """
@@ -60,6 +62,7 @@ class TrainingSettings(Settings):
     keep_best: int = Field(default=3, ge=0)
     select: Literal["auto", "wer", "cer", "mer"] = "auto"
     average: bool = True
+    most_quarantined: int = Field(default=100, ge=0)
     digests: bool = False
     tensorboard: bool = True
 
@@ -107,6 +110,7 @@ class Outcome:
 def run_steps(
     stepper: Stepper,
     work: Iterable[StepWork],
+    without: Callable[[StepWork, AbstractSet[int]], StepWork],
     start: int,
     total: int,
     steps_per_epoch: int,
@@ -122,6 +126,7 @@ def run_steps(
     Args:
         stepper: takes a step.
         work: this rank's work from ``start`` on.
+        without: makes a step's work anew without some utterances.
         start: first plan step.
         total: plan steps in all.
         steps_per_epoch: of the plan.
@@ -139,8 +144,9 @@ def run_steps(
     with Progress("training", total, "steps", start) if stepper.world.leads else _Silent() as progress:
         for item in work:
             got = time.monotonic()
-            report = stepper.step(item, learning_rate.at(stepper.applied, total), got - waited)
+            item = without(item, stepper.quarantine.utterances)  # noqa: PLW2901
             _tell_rejected(item)
+            report, item = stepper.step(item, learning_rate.at(stepper.applied, total), got - waited)  # noqa: PLW2901
             ledger.write(item)
             journal.write(report)
             if settings.digests and stepper.world.leads:
@@ -171,6 +177,8 @@ def _due(step: int, every: int, total: int) -> bool:
 def _tell_rejected(work: StepWork) -> None:
     for rejected in work.rejected.values():
         for rejection in rejected:
+            if rejection.reason == "quarantined":  # it has been said once
+                continue
             say(f"note: utterance {rejection.id} is left out of step {work.planned.step}: {rejection.detail}")
 
 

@@ -2,8 +2,9 @@
 
 1. For each micro-batch of this rank: seed, forward, loss / planned count, backward. 2. The last backward adds the
 gradients of all ranks. 3. One small exchange tells all ranks what happened in every micro-batch. 4. All take the same
-branch: a loss that is not finite stops all; a float16 gradient that overflows halves the loss scale, and the same step
-is run again with the same seeds; counts that fell short of the plan rescale the gradient. 5. Clip, step.
+branch: a float16 gradient that overflows halves the loss scale, and the same step is run again with the same seeds; a
+guilty micro-batch, whose loss or gradient is not finite, is found, put into quarantine, and the step is run again as if
+it were empty; counts that fell short of the plan rescale the gradient. 5. Clip, step.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from allears.layers.batch_norm import update_running
 from allears.training.engine import objective
 from allears.training.exchange import Exchange, Verdict
 from allears.training.precision import LossScale, Precision, autocast
-from allears.types import Batch, Loss, StepReport, StepSeconds
+from allears.training.quarantine import Guilty, Quarantine, watched
+from allears.types import Batch, Loss, Rejection, StepReport, StepSeconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,7 +47,8 @@ class Stepper:
         micro_batches: places in a step.
         clip: bound of the global gradient norm.
         seed: of the run.
-        names: ids of the utterances at some places of a plan step, for error messages.
+        ids: of utterances, for error messages.
+        quarantine: what is left out.
         precision: what forward computes in.
         scale: of the loss.
         applied: steps applied so far.
@@ -59,7 +62,8 @@ class Stepper:
         micro_batches: int,
         clip: float,
         seed: int,
-        names: Callable[[int, list[int]], list[str]],
+        ids: Callable[[list[int]], list[str]],
+        quarantine: Quarantine,
         precision: Precision,
         scale: LossScale,
         applied: int = 0,
@@ -70,13 +74,14 @@ class Stepper:
         self.micro_batches = micro_batches
         self.clip = clip
         self.seed = seed
-        self.names = names
+        self.ids = ids
+        self.quarantine = quarantine
         self.precision = precision
         self.scale = scale
         self.applied = applied
 
-    def step(self, work: StepWork, learning_rate: float, data_seconds: float) -> StepReport:
-        """Do one step and say what it did.
+    def step(self, work: StepWork, learning_rate: float, data_seconds: float) -> tuple[StepReport, StepWork]:
+        """Do one step; what it did, and this rank's part of it without what turned out to be guilty.
 
         Args:
             work: this rank's micro-batches.
@@ -84,7 +89,7 @@ class Stepper:
             data_seconds: how long this rank waited for ``work``.
 
         Raises:
-            TrainingError: on all ranks alike, when a loss or the gradient is not finite.
+            TrainingError: on all ranks alike, when nothing of the step is finite, or too much is in quarantine.
         """
         began = time.monotonic()
         exposed = 0.0
@@ -99,10 +104,11 @@ class Stepper:
             norm = self._norm(work, verdict)
             if math.isfinite(norm):
                 break
-            self._overflow(work.planned.step, norm)
+            if verdict.faulty or not self.scale.overflowed():
+                work = self._without_guilty(work, verdict)
         self._apply(verdict, statistics, learning_rate)
         ended = time.monotonic()
-        return StepReport(
+        report = StepReport(
             step=work.planned.step,
             applied=self.applied,
             epoch=work.planned.epoch,
@@ -119,6 +125,7 @@ class Stepper:
             memory_bytes=_peak_memory(self.world.device),
             rejected=verdict.rejected,
         )
+        return report, work
 
     def _gradients(self, work: StepWork) -> Exchange:
         """Run this rank's micro-batches; what happened in them."""
@@ -134,22 +141,23 @@ class Stepper:
         return exchange
 
     def _micro_batch(self, work: StepWork, place: int, batch: Batch, exchange: Exchange) -> None:
-        torch.manual_seed(seeding.mixed(self.seed, work.planned.step, place, _DROPOUT))
+        exchange.put(place, self._backward(work, place, batch), len(batch.utterances))
+
+    def _backward(self, work: StepWork, place: int, batch: Batch) -> Loss:
+        torch.manual_seed(self._seed(work, place))
         with autocast(self.precision, self.world.device):
             loss: Loss = self.engine.model(batch.to(self.world.device))
             total = objective(loss, work.planned.tokens)
         (total * self.scale.value).backward()  # type: ignore[no-untyped-call]
-        exchange.put(place, loss, len(batch.utterances))
+        return loss
+
+    def _seed(self, work: StepWork, place: int) -> int:
+        return seeding.mixed(self.seed, work.planned.step, place, _DROPOUT)
 
     def _norm(self, work: StepWork, verdict: Verdict) -> float:
-        """The gradient's norm, after it has been brought to what was really in the step, and clipped."""
-        step = work.planned.step
+        """The gradient's norm, after it has been brought to what was really in the step, and clipped; NaN if faulty."""
         if verdict.faulty:
-            raise TrainingError(
-                f"step {step}: the loss is not finite in micro-batch {', '.join(map(str, verdict.faulty))} "
-                f"({_listed(self.names(step, verdict.faulty))}); "
-                "listen to these, or lower optimizer.learning_rate.value."
-            )
+            return math.nan
         gradients = [parameter.grad for parameter in self.engine.model.parameters() if parameter.grad is not None]
         if verdict.count == 0 or not gradients:
             return 0.0
@@ -159,14 +167,61 @@ class Stepper:
         torch.nn.utils.clip_grads_with_norm_(self.engine.model.parameters(), self.clip, norm)
         return float(norm)
 
-    def _overflow(self, step: int, norm: float) -> None:
-        """Make the loss scale smaller, for another try at the same step."""
-        if not self.scale.overflowed():
-            at = f" at the smallest loss scale, {self.scale.value:g}," if self.scale.scales else ""
+    def _without_guilty(self, work: StepWork, verdict: Verdict) -> StepWork:
+        """Run each micro-batch alone, find which are guilty, quarantine them; ``work`` without them, on all ranks."""
+        mine = [
+            guilty
+            for place, batch in zip(work.places, work.batches, strict=True)
+            if batch is not None and (guilty := self._guilty(work, place, batch)) is not None
+        ]
+        self.engine.begin()
+        found = sorted((one for part in self.world.gather(mine) for one in part), key=lambda one: one.place)
+        step, guilty_places = work.planned.step, {one.place for one in found}
+        if len(guilty_places) >= verdict.micro_batches or not found:
+            where = f"in any of its {len(guilty_places)} micro-batches" if found else "of all micro-batches together"
+            names = _listed([name for one in found for name in one.ids])
             raise TrainingError(
-                f"step {step}: every loss is finite but the gradient{at} is not ({norm}); "
-                "lower optimizer.learning_rate.value."
+                f"step {step}: loss or gradient is not finite {where}{f' ({names})' if names else ''}; lower "
+                "optimizer.learning_rate.value, or go on from an older checkpoint."
             )
+        self.quarantine.add(found)
+        reasons = {
+            place: [
+                Rejection(name, "quarantined", f"loss or gradient of its micro-batch is not finite in step {step}.")
+                for name in self.ids(batch.utterances)
+            ]
+            for place, batch in zip(work.places, work.batches, strict=True)
+            if batch is not None and place in guilty_places
+        }
+        return work.emptied(guilty_places, reasons)
+
+    def _guilty(self, work: StepWork, place: int, batch: Batch) -> Guilty | None:
+        """What is wrong with a micro-batch by itself, and which of its utterances are; None if nothing is."""
+        first, loss = self._first_not_finite(work, place, batch)
+        if first is None:
+            return None
+        alone = [batch.only(row) for row in range(len(batch.utterances))]
+        own = [one.utterances[0] for one in alone if self._first_not_finite(work, place, one)[0] is not None]
+        utterances = own or batch.utterances
+        guilty = Guilty(work.planned.step, place, utterances, self.ids(utterances), first, loss)
+        self.quarantine.keep(guilty, batch, self.engine.model, self._seed(work, place))
+        return guilty
+
+    def _first_not_finite(self, work: StepWork, place: int, batch: Batch) -> tuple[str | None, float]:
+        """The first tensor that is not finite when ``batch`` is run by itself, and its loss."""
+        self.engine.begin()
+        self.engine.clean(final=False)
+        with watched(self.engine.model) as outputs:
+            loss = self._backward(work, place, batch)
+        total = float(sum(value.detach() for value in loss.sums.values()))
+        gradients = (
+            f"gradient of {name}"
+            for name, parameter in reversed(list(self.engine.model.named_parameters()))
+            if parameter.grad is not None and not parameter.grad.isfinite().all()
+        )
+        return next(iter(outputs), None) or (None if math.isfinite(total) else "the loss") or next(
+            gradients, None
+        ), total
 
     def _apply(self, verdict: Verdict, statistics: Tensor, learning_rate: float) -> None:
         """Move the weights and the running statistics, on all ranks alike."""
