@@ -15,7 +15,7 @@ LAYERS = (
     ("loading", "decoding"),
     ("training", "evaluation", "cluster", "pictures"),
     ("run",),
-    ("demo", "inspection", "audit", "parity"),
+    ("demo", "inspection", "audit", "parity", "replay"),
     ("configs",),
     ("cli",),
 )

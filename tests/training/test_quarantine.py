@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
+from typer.testing import CliRunner
 
 from allears.audit import audit
-from allears.errors import TrainingError
+from allears.cli.main import app
+from allears.errors import CheckpointError, TrainingError
 from allears.loading.example import ExampleReader
 from allears.models.ctc import CtcModel
+from allears.replay import replay
 from allears.run.settings import RunSettings
 from allears.run.train import train
 from allears.settings import build, overridden
@@ -96,6 +99,14 @@ def test_the_guilty_one_is_named_kept_and_left_out_and_the_rest_goes_on(
     assert metrics[3]["rejected"] == len(batch)
     assert sum(one["rejected"] for one in metrics) == len(batch) + 1  # in the second epoch it alone
     assert load_position(checkpoints(run)[-1]).quarantined == (guilty,)
+    again = replay(run, kept.name)
+    assert (again.first, again.weights) == ("the loss", "those it met")
+    spoiled_model = read_tensors(kept / "model.safetensors")
+    assert spoiled_model.keys() == read_tensors(checkpoints(run)[-1] / "model.safetensors").keys()
+    done = CliRunner().invoke(app, ["inspect", "quarantine", str(run), "--json"], catch_exceptions=False)
+    assert list(json.loads(done.stdout.splitlines()[-1])["quarantine"]) == [kept.name]
+    with pytest.raises(CheckpointError, match=f"keeps no micro-batch 'x' in quarantine; it keeps {kept.name}"):
+        replay(run, "x")
     found = audit(run)
     assert found.problems == []
     assert found.rejected == len(batch) + 1

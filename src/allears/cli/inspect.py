@@ -227,6 +227,37 @@ def ledger(
         raise typer.Exit(1)
 
 
+def quarantine(
+    run: Path = typer.Argument(help="Folder of a run."),
+    name: str = typer.Option(None, "--replay", help="Run this micro-batch again, named as in the list."),
+    as_json: bool = AS_JSON,
+) -> None:
+    """List what a run has put into quarantine, or run one of its micro-batches again with the weights that it met.
+
+    Example: allears inspect quarantine runs/first --replay step-00000012-place-3
+    """
+    from dataclasses import asdict
+
+    from allears.files import read_json
+    from allears.replay import kept, replay
+    from allears.reporting import show, show_json
+
+    if name is not None:
+        found = replay(run, name)
+        verdict = f"{found.first} is not finite" if found.first else "everything is finite"
+        show(f"{name}, with {found.weights}: {verdict}, loss {found.loss:g} (then: {found.guilty['first']})")
+        if as_json:
+            show_json({**asdict(found), "loss": _json_number(found.loss)})
+        return
+    held = {path.name: read_json(path / "guilty.json") for path in kept(run)}
+    for place, guilty in held.items():
+        show(f"{place}: {guilty['first']} was not finite; {', '.join(guilty['ids'])}")
+    if not held:
+        show("nothing is in quarantine")
+    if as_json:
+        show_json({"quarantine": held, "run": str(run)})
+
+
 def _described(one: Summary) -> dict[str, str]:
     """A column of the summary's table."""
     from allears.reporting import duration

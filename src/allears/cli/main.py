@@ -14,7 +14,7 @@ from allears import __version__
 from allears.cli.average import average
 from allears.cli.demo import demo
 from allears.cli.evaluate import evaluate
-from allears.cli.inspect import batch, ledger, run, utterance
+from allears.cli.inspect import batch, ledger, quarantine, run, utterance
 from allears.cli.parity import parity
 from allears.cli.prepare import prepare
 from allears.cli.synthesize import synthesize
@@ -56,8 +56,8 @@ def _interruptible(command: Callable[..., None]) -> Callable[..., None]:
 for _command in (demo, synthesize, prepare, tokenizer, train, evaluate, transcribe, average, parity):
     app.command()(_interruptible(_command))
 
-_inspect = typer.Typer(no_args_is_help=True, help="Pictures of an utterance, of a step, of runs; the ledger of a run.")
-for _view in (utterance, batch, run, ledger):
+_inspect = typer.Typer(no_args_is_help=True, help="Pictures of an utterance, of a step, of runs; the records of a run.")
+for _view in (utterance, batch, run, ledger, quarantine):
     _inspect.command()(_interruptible(_view))
 app.add_typer(_inspect, name="inspect")
 

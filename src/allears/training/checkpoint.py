@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from allears.text.tokenizer import Tokenizer
+    from allears.training.precision import Precision
 
 
 FORMAT = 1
@@ -52,7 +53,7 @@ class Position:
     step: int
     applied: int
     digest: str
-    precision: str | None = None
+    precision: Precision | None = None
     loss_scale: float | None = None
     steady: int = 0
     score: float | None = None

@@ -8,6 +8,7 @@ weights it met (of the first few only, for they may be large); guilty.json, the 
 from __future__ import annotations
 
 import contextlib
+import math
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -20,16 +21,24 @@ from allears.training.checkpoint import write_tensors
 from allears.training.lines import StepLines
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from torch import nn
 
-    from allears.types import Batch
+    from allears.types import Batch, Loss
     from allears.world import World
+
+BATCH = ("waveforms", "waveform_lengths", "tokens", "token_lengths", "frequency_masks", "time_masks")
+"""Names of a batch's tensors, in its own order."""
 
 WEIGHTS_KEPT = 3
 """How many guilty micro-batches are kept with the weights they met."""
+
+
+def quarantine_folder(run: Path) -> Path:
+    """Where ``run`` keeps guilty micro-batches."""
+    return run / "quarantine"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +82,22 @@ def watched(model: nn.Module) -> Iterator[list[str]]:
             hook.remove()
 
 
+def first_not_finite(model: nn.Module, backward: Callable[[], Loss]) -> tuple[str | None, float]:
+    """The first tensor that is not finite while ``backward`` runs ``model`` forward and back, and the loss it returns.
+
+    None if all are: looked at are outputs in the order of forward, the loss, gradients in the order of backward.
+    """
+    with watched(model) as outputs:
+        loss = backward()
+    total = float(sum(value.detach() for value in loss.sums.values()))
+    gradients = (
+        f"the gradient of {name}"
+        for name, parameter in reversed(list(model.named_parameters()))
+        if parameter.grad is not None and not parameter.grad.isfinite().all()
+    )
+    return next(iter(outputs), None) or (None if math.isfinite(total) else "the loss") or next(gradients, None), total
+
+
 class Quarantine:
     """What a run leaves out; the same on all ranks.
 
@@ -86,7 +111,7 @@ class Quarantine:
 
     def __init__(self, run: Path, start: int, world: World, already: Iterable[int], most: int) -> None:
         self.utterances = set(already)
-        self._folder = run / "quarantine"
+        self._folder = quarantine_folder(run)
         self._most = most
         self._world = world
         self._path, self._start = run / "quarantine.jsonl", start
@@ -104,8 +129,7 @@ class Quarantine:
     def keep(self, guilty: Guilty, batch: Batch, model: nn.Module, seed: int) -> None:
         """Keep a micro-batch for replay; by the rank that computed it."""
         with written_folder(self._folder / f"step-{guilty.step:08d}-place-{guilty.place}") as folder:
-            names = ("waveforms", "waveform_lengths", "tokens", "token_lengths", "frequency_masks", "time_masks")
-            write_tensors(dict(zip(names, batch.tensors(), strict=True)), folder / "batch.safetensors")
+            write_tensors(dict(zip(BATCH, batch.tensors(), strict=True)), folder / "batch.safetensors")
             if self._kept < WEIGHTS_KEPT:
                 write_tensors(model.state_dict(), folder / "model.safetensors")
             details: dict[str, Any] = {**asdict(guilty), "loss": repr(guilty.loss), "batch": batch.utterances}

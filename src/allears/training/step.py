@@ -22,7 +22,7 @@ from allears.layers.batch_norm import update_running
 from allears.training.engine import objective
 from allears.training.exchange import Exchange, Verdict
 from allears.training.precision import LossScale, Precision, autocast
-from allears.training.quarantine import Guilty, Quarantine, watched
+from allears.training.quarantine import Guilty, Quarantine, first_not_finite
 from allears.types import Batch, Loss, Rejection, StepReport, StepSeconds
 
 if TYPE_CHECKING:
@@ -211,17 +211,7 @@ class Stepper:
         """The first tensor that is not finite when ``batch`` is run by itself, and its loss."""
         self.engine.begin()
         self.engine.clean(final=False)
-        with watched(self.engine.model) as outputs:
-            loss = self._backward(work, place, batch)
-        total = float(sum(value.detach() for value in loss.sums.values()))
-        gradients = (
-            f"gradient of {name}"
-            for name, parameter in reversed(list(self.engine.model.named_parameters()))
-            if parameter.grad is not None and not parameter.grad.isfinite().all()
-        )
-        return next(iter(outputs), None) or (None if math.isfinite(total) else "the loss") or next(
-            gradients, None
-        ), total
+        return first_not_finite(self.engine.model, lambda: self._backward(work, place, batch))
 
     def _apply(self, verdict: Verdict, statistics: Tensor, learning_rate: float) -> None:
         """Move the weights and the running statistics, on all ranks alike."""
