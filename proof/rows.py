@@ -46,7 +46,9 @@ def _measured(name: str, row: Row) -> bool:
     except Exception as error:  # noqa: BLE001 (a row that cannot be measured is false, and the next one is measured)
         traceback.print_exc()
         found = Measured(f"not measured: {type(error).__name__}: {str(error)[-300:]}", true=False)
-    commit = _git("rev-parse", "--short", "HEAD") + ("+" if _git("status", "--porcelain", "--", ".", ":!docs/proof.md") else "")
+    commit = _git("rev-parse", "--short", "HEAD") + (
+        "+" if _git("status", "--porcelain", "--", ".", ":!docs/proof.md") else ""
+    )
     date = dt.datetime.now(tz=dt.UTC).strftime("%Y-%m-%d")
     cells = [str(row.line), row.claim, found.figure, "true" if found.true else "**false**", date, commit]
     line = "| " + " | ".join(cell.replace("|", "/").replace("\n", " ") for cell in cells) + " |"
