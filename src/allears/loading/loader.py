@@ -83,11 +83,6 @@ class EpochPlans:
             self._epoch = epoch
         return self._plan, epoch, inside
 
-    def members(self, step: int, places: list[int]) -> list[int]:
-        """Utterances at some places of a step."""
-        plan, _, inside = self.at(step)
-        return [utterance for place in places for utterance in plan.micro_batch(inside, place).tolist()]
-
     def planned(self, step: int) -> Planned:
         """Counts of a whole step, over all ranks."""
         plan, epoch, inside = self.at(step)
