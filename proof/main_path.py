@@ -157,7 +157,7 @@ def precisions() -> Measured:
 
     def windows(curve: list[float]) -> float:
         means = [[statistics.mean(one[n : n + 30]) for n in range(0, 300, 30)] for one in (curve, whole)]
-        return max(abs(a / b - 1) for a, b in zip(*means, strict=True))
+        return max(float(abs(a / b - 1)) for a, b in zip(*means, strict=True))
 
     means = {name: statistics.mean(curve) / statistics.mean(whole) - 1 for name, curve in curves.items()}
     start = "training.loss_scale=16777216"
