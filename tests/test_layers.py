@@ -9,7 +9,19 @@ import pytest
 
 SOURCE = Path(__file__).parent.parent / "src" / "allears"
 LAYERS = (
-    ("errors", "types", "files", "processes", "seeding", "settings", "reporting", "world", "scripts", "cleaning"),
+    (
+        "errors",
+        "types",
+        "files",
+        "processes",
+        "seeding",
+        "settings",
+        "reporting",
+        "world",
+        "scripts",
+        "cleaning",
+        "stopping",
+    ),
     ("manifest", "audio", "text", "layers", "scoring"),
     ("corpora", "shards", "models", "synthesis"),
     ("loading", "decoding"),

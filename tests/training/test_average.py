@@ -10,7 +10,16 @@ from allears.models.convolutional import ConvolutionalSettings
 from allears.models.ctc import ModelSettings
 from allears.text.tokenizer import Tokenizer, TokenizerSettings
 from allears.training.average import average_folder, chosen, write_average
-from allears.training.checkpoint import Position, best, checkpoints, load_model, load_position, read_tensors, save
+from allears.training.checkpoint import (
+    Position,
+    best,
+    checkpoints,
+    load_model,
+    load_position,
+    optimizer_tensors,
+    read_tensors,
+    write,
+)
 from allears.training.optimizer import OptimizerSettings
 
 if TYPE_CHECKING:
@@ -38,11 +47,11 @@ def saved(
             for value in (*model.parameters(), *model.buffers()):
                 if value.is_floating_point():
                     value.fill_(step)
-        save(
+        write(
             run,
             Position(step, step, "d", score=score, scored=scored),
-            model,
-            optimizer,
+            model.state_dict(),
+            optimizer_tensors(model, optimizer),
             SETTINGS,
             TOKENIZER,
             keep,

@@ -20,8 +20,9 @@ from allears.training.checkpoint import (
     load_model,
     load_position,
     newest,
+    optimizer_tensors,
     resume,
-    save,
+    write,
 )
 from allears.training.optimizer import LearningRateSettings, OptimizerSettings
 
@@ -56,12 +57,16 @@ def step(model: torch.nn.Module, optimizer: torch.optim.Optimizer, number: int) 
     optimizer.step()
 
 
+def save(run: Path, position: Position, model: torch.nn.Module, optimizer: torch.optim.Optimizer, keep: int) -> None:
+    write(run, position, model.state_dict(), optimizer_tensors(model, optimizer), SETTINGS, TOKENIZER, keep)
+
+
 def saved(run: Path, steps: int, keep: int = 5) -> tuple[torch.nn.Module, torch.optim.Optimizer]:
     """A run with a checkpoint after each of ``steps`` steps."""
     model, optimizer = made(0)
     for number in range(steps):
         step(model, optimizer, number)
-        save(run, Position(number + 1, number + 1, "d"), model, optimizer, SETTINGS, TOKENIZER, keep)
+        save(run, Position(number + 1, number + 1, "d"), model, optimizer, keep)
     return model, optimizer
 
 
@@ -89,7 +94,7 @@ def test_a_run_without_a_checkpoint_stands_at_the_start(tmp_path: Path) -> None:
 
 def test_a_checkpoint_before_the_first_step_can_be_resumed(tmp_path: Path) -> None:
     model, optimizer = made(0)
-    save(tmp_path, Position(0, 0, "d"), model, optimizer, SETTINGS, TOKENIZER, 1)
+    save(tmp_path, Position(0, 0, "d"), model, optimizer, 1)
     assert resumed(tmp_path) == Position(0, 0, "d")
 
 
@@ -98,6 +103,7 @@ def test_nothing_in_a_checkpoint_is_pickled(tmp_path: Path) -> None:
     folder = newest(tmp_path)
     files = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
     assert files == [
+        "checksums.json",
         "model.safetensors",
         "optimizer.safetensors",
         "settings.yaml",
@@ -134,7 +140,7 @@ def test_a_wrapped_model_saves_and_loads_bare_names(tmp_path: Path) -> None:
     wrapper = torch.nn.Module()
     wrapper.module = model
     step(model, optimizer, 0)
-    save(tmp_path, Position(1, 1, "d"), wrapper, optimizer, SETTINGS, TOKENIZER, 1)
+    save(tmp_path, Position(1, 1, "d"), wrapper, optimizer, 1)
     assert resumed(tmp_path).step == 1
     inner, its_optimizer = made(9)
     other = torch.nn.Module()
@@ -202,7 +208,7 @@ def test_just_the_newest_are_kept(tmp_path: Path) -> None:
 def test_the_newest_is_the_one_of_the_highest_step(tmp_path: Path) -> None:
     for number in (99_999_999, 100_000_000, 7):
         model, optimizer = made(0)
-        save(tmp_path, Position(number, 1, "d"), model, optimizer, SETTINGS, TOKENIZER, 5)
+        save(tmp_path, Position(number, 1, "d"), model, optimizer, 5)
     assert newest(tmp_path).name == "step-100000000"
 
 
@@ -216,7 +222,7 @@ def test_half_a_checkpoint_is_ignored_and_removed_by_the_next(tmp_path: Path) ->
     (tmp_path / "checkpoints" / "mine").mkdir()
     assert resumed(tmp_path).step == 2
     model, optimizer = made(0)
-    save(tmp_path, Position(3, 3, "d"), model, optimizer, SETTINGS, TOKENIZER, 2)
+    save(tmp_path, Position(3, 3, "d"), model, optimizer, 2)
     left = sorted(path.name for path in (tmp_path / "checkpoints").iterdir())
     assert left == ["mine", "step-00000002", "step-00000003"]
 

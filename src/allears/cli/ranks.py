@@ -22,12 +22,14 @@ def as_rank() -> Iterator[World]:
     import sys
     import traceback
 
+    from allears import stopping
     from allears.cluster.failure import FAILURES, report
     from allears.errors import AllearsError
     from allears.processes import end_with_parent
     from allears.world import start
 
     end_with_parent()
+    stopping.listen()
     rank = int(os.environ.get("RANK", "0"))
     try:
         world = start()

@@ -48,12 +48,16 @@ def train(
         sys.exit(launch(arguments, processes))
     from allears.cli.ranks import as_rank
     from allears.run.train import train as train_run
+    from allears.stopping import STOPPED
 
     with as_rank() as world:
         outcome = train_run(settings, folder, world)
         if world.leads:
             from allears.reporting import say, show_json
 
-            say(f"the run is in {folder}; try it: allears evaluate {folder} DATASET")
+            if not outcome["stopped"]:
+                say(f"the run is in {folder}; try it: allears evaluate {folder} DATASET")
             if as_json:
                 show_json(outcome)
+    if outcome["stopped"] and not launched():
+        sys.exit(STOPPED)

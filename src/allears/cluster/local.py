@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,9 +17,10 @@ from allears.cluster.failure import FAILURES, Failure, first
 from allears.errors import SettingsError
 from allears.processes import DEBUG, LIFELINE, RENDEZVOUS
 from allears.reporting import say
+from allears.stopping import SIGNALS, STOPPED
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 GRACE_SECONDS = 2.0
 """How long ranks may take to leave after one of them has failed, before they are killed."""
@@ -33,10 +35,10 @@ def launch(arguments: Sequence[str], processes: int) -> int:
     """Run ``python -m allears ARGUMENTS`` as ``processes`` ranks and wait.
 
     The first rank writes to this terminal; what the others write is shown only when they fail. When one fails, all
-    end within `GRACE_SECONDS`, and its own error is what is shown.
+    end within `GRACE_SECONDS`, and its own error is what is shown. SIGTERM and SIGUSR1 are passed on to all ranks.
 
     Returns:
-        The exit code: 0 when all ranks succeeded.
+        The exit code: 0 when all ranks succeeded; `STOPPED` when they did after such a signal.
 
     Raises:
         SettingsError: ``processes`` is not positive.
@@ -46,12 +48,13 @@ def launch(arguments: Sequence[str], processes: int) -> int:
     with tempfile.TemporaryDirectory(prefix="allears-") as folder, contextlib.ExitStack() as stack:
         ranks = [_start(arguments, rank, processes, Path(folder), stack) for rank in range(processes)]
         try:
-            failed = _wait(ranks)
+            with _passing_on(ranks) as passed_on:
+                failed = _wait(ranks)
         except BaseException:
             _end(ranks, signal.SIGINT)
             raise
         if failed is None:
-            return 0
+            return STOPPED if passed_on else 0
         time.sleep(0.2)  # an error on one rank makes others fail too; let the first one finish writing
         codes = [rank.poll() for rank in ranks]
         _end(ranks, signal.SIGTERM)
@@ -80,6 +83,29 @@ def _start(
         stdout=output,
         stderr=output,
     )
+
+
+@contextlib.contextmanager
+def _passing_on(ranks: list[subprocess.Popen[bytes]]) -> Iterator[list[int]]:
+    """Send `SIGNALS` that come in here to all ranks; yields a list that fills with them."""
+    passed_on: list[int] = []
+
+    def pass_on(number: int, _: object) -> None:
+        passed_on.append(number)
+        for rank in ranks:
+            if rank.poll() is None:
+                rank.send_signal(number)
+
+    before = {number: signal.signal(number, pass_on) for number in SIGNALS} if _in_main_thread() else {}
+    try:
+        yield passed_on
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _in_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()  # only there Python takes handlers
 
 
 def _wait(ranks: list[subprocess.Popen[bytes]]) -> int | None:

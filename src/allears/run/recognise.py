@@ -42,6 +42,7 @@ def load(run: Path, world: World) -> tuple[CtcModel, Tokenizer, Path]:
     path = world.from_leader(path)
     if isinstance(path, AllearsError):  # on all ranks: none waits for another
         raise path
+    checkpoint.verify(path, optimizer=False)
     checkpoint.load_position(path)
     settings = build(RunSettings, read(str(path / "settings.yaml")), str(path / "settings.yaml"))
     tokenizer = Tokenizer.load(path / "tokenizer")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from allears import seeding
+from allears import seeding, stopping
 from allears.cluster.agreement import agree, versions
 from allears.cluster.environment import describe, remarks
 from allears.evaluation import result
@@ -32,9 +32,11 @@ from allears.training.initial import take
 from allears.training.ledger import Ledger
 from allears.training.loop import MAY_CHANGE, Validation, run_steps
 from allears.training.metrics import Journal, Metrics
+from allears.training.optimizer import with_state
 from allears.training.precision import LossScale, resolved
 from allears.training.quarantine import Quarantine
 from allears.training.reduction import build_reduce
+from allears.training.saver import BackgroundSaver, Saver
 from allears.training.step import Stepper
 from allears.types import SAMPLE_RATE
 
@@ -61,6 +63,8 @@ def train(settings: RunSettings, run: Path, world: World) -> dict[str, Any]:
             stack.enter_context(locked(run, "training"))
             for remark in remarks(world, settings.plan.micro_batches):
                 say(remark)
+            checkpoint.set_damaged_aside(run)
+        world.barrier()
         # What is wrong with these is said now, not after hours.
         checkpoint.check_settings(run, settings.model_dump(mode="json"), MAY_CHANGE)
         if settings.init_from is not None and not checkpoint.checkpoints(run):
@@ -68,7 +72,7 @@ def train(settings: RunSettings, run: Path, world: World) -> dict[str, Any]:
         for source in settings.test.values():
             source.open()
         told = _Training(settings, run, world, stack).to_the_end(places)
-    tests = {name: evaluate(run, source, name, world) for name, source in settings.test.items()}
+    tests = {} if told["stopped"] else {n: evaluate(run, part, n, world) for n, part in settings.test.items()}
     cpu = sum(world.gather(time.process_time()))
     return {"run": str(run), **told, "cpu_seconds": round(cpu, 3), **({"test": tests} if tests else {})}
 
@@ -94,13 +98,14 @@ class _Training:
         agree(world, found)
         self.held = {name: (part, self._reader(part)) for name, part in self.material.validation.items()}
         self.model = self._initial_model()
-        self.optimizer = settings.optimizer.build(self.model)
+        self.optimizer = with_state(settings.optimizer.build(self.model))
         digest = self.material.collection.digest
         self.start = checkpoint.resume(run, self.model, self.optimizer, self.dump, digest, MAY_CHANGE)
         hours = int(self.material.collection.lengths.sum()) / SAMPLE_RATE / 3600
         self.total = settings.training.total(self.material.plans.steps_per_epoch, hours)
         self.learning_rate = settings.optimizer.learning_rate.scaled(settings.plan.step_seconds)
         self.precision = resolved(settings.training.precision, world.device)
+        self.saver = self._saver()
         self.stepper = self._stepper()
         self._scored: str | None = None
 
@@ -118,32 +123,39 @@ class _Training:
         reader = self._reader(self.material.collection, learning=True)
         cuda = self.world.device.type == "cuda"
         loader = Loader(plans, reader, places, start, self.total, self.settings.loader, pin=cuda)
-        outcome = run_steps(
-            self.stepper,
-            loader,
-            loader.without,
-            start,
-            self.total,
-            plans.steps_per_epoch,
-            training,
-            self.learning_rate,
-            journal,
-            self.stack.enter_context(Ledger(self.run, start, self.world)),
-            self.validate,
-            self.save,
-        )
-        rates = outcome.validation.rates or self.validate().rates
-        averaged = self.average() if training.average else {}
-        return {
+        with stopping.heeded():
+            outcome = run_steps(
+                self.stepper,
+                loader,
+                loader.without,
+                start,
+                self.total,
+                plans.steps_per_epoch,
+                training,
+                self.learning_rate,
+                journal,
+                self.stack.enter_context(Ledger(self.run, start, self.world)),
+                self.validate,
+                self.save,
+            )
+            self.saver.finish()
+        told = {
             "step": max(outcome.step, start),
+            "stopped": outcome.stopped,
             "seconds": round(outcome.seconds, 3),
             "audio_seconds": round(outcome.audio_seconds, 1),
             "data_seconds": round(outcome.data_seconds, 3),
             "processes": self.world.size,
             "parameters": sum(parameter.numel() for parameter in self.model.parameters()),
-            "validation": rates,
-            **averaged,
         }
+        if outcome.stopped:
+            if self.world.leads:
+                say(f"asked to stop: saved before step {outcome.step} of {self.total}; the same command goes on there")
+            return told
+        self.world.barrier()  # the last checkpoint is there for all
+        rates = outcome.validation.rates or self.validate().rates
+        averaged = self.average() if training.average else {}
+        return {**told, "validation": rates, **averaged}
 
     def validate(self) -> Validation:
         """Rates of each validation set, and the one of the first that selects; on all ranks."""
@@ -160,10 +172,10 @@ class _Training:
         return Validation(rates, headlines, None if first is None else rates[first][headlines[first]])
 
     def save(self, step: int, score: float | None) -> None:
-        """Write a checkpoint before plan step ``step``; on all ranks."""
-        if self.world.leads:
-            scale, training = self.stepper.scale, self.settings.training
-            at = checkpoint.Position(
+        """Save what stands before plan step ``step``; on all ranks."""
+        scale = self.stepper.scale
+        self.saver.save(
+            checkpoint.Position(
                 step,
                 self.stepper.applied,
                 self.material.collection.digest,
@@ -174,9 +186,7 @@ class _Training:
                 self._scored if score is not None else None,
                 tuple(sorted(self.stepper.quarantine.utterances)),
             )
-            parts = (self.model, self.optimizer, self.dump, self.material.tokenizer)
-            checkpoint.save(self.run, at, *parts, training.keep, training.keep_best)
-        self.world.barrier()
+        )
 
     def average(self) -> dict[str, Any]:
         """Average the best checkpoints, and keep that if it is better than each of them; what to tell of it."""
@@ -238,6 +248,14 @@ class _Training:
             model.frontend.set_statistics(*statistics)
         return model
 
+    def _saver(self) -> Saver:
+        """The leader's saves; memory for it is taken here."""
+        if not self.world.leads:
+            return Saver()
+        parts = (self.model, self.optimizer, self.dump, self.material.tokenizer)
+        training = self.settings.training
+        return self.stack.enter_context(BackgroundSaver(self.run, *parts, training.keep, training.keep_best))
+
     def _stepper(self) -> Stepper:
         collection, settings = self.material.collection, self.settings
         start_scale = self.start.loss_scale or settings.training.loss_scale
@@ -257,6 +275,8 @@ class _Training:
             quarantine,
             self.precision,
             LossScale(self.precision, start_scale, self.start.steady),
+            self.saver.copied,
+            stopping.asked,
             self.start.applied,
         )
 

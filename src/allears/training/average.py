@@ -1,6 +1,6 @@
 """The average of a run's best checkpoints: often better than each of them (Izmailov et al., UAI 2018).
 
-RUN/average/ is like a checkpoint without an optimiser: model.safetensors  state.json  settings.yaml  tokenizer/
+RUN/average/ is a checkpoint without an optimiser.
 """
 
 from __future__ import annotations
@@ -56,12 +56,14 @@ def write_average(place: Path, of: Sequence[Path]) -> None:
         shutil.copytree(newest / "tokenizer", folder / "tokenizer")
         position = replace(checkpoint.load_position(newest), score=None, scored=None)
         checkpoint.write_position(folder, position, average_of=sorted(path.name for path in of))
+        checkpoint.seal(folder)
 
 
 def _mean(of: Sequence[Path]) -> dict[str, Tensor]:
     """The mean of each tensor, in float64; the running statistics of batch norm are averaged like weights."""
     total: dict[str, Tensor] = {}
     for path in of:
+        checkpoint.verify(path, optimizer=False)
         tensors = checkpoint.read_tensors(path / "model.safetensors")
         if total and {n: t.shape for n, t in tensors.items()} != {n: t.shape for n, t in total.items()}:
             raise CheckpointError(f"{path} is of another architecture than {of[0]}; average checkpoints of one run.")

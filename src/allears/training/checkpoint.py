@@ -1,11 +1,12 @@
 """A training on disk: a folder that is complete or absent, opens with no other file, and holds nothing pickled.
 
-step-00000120/  model.safetensors  optimizer.safetensors  state.json  settings.yaml  tokenizer/
+step-00000120/  model.safetensors  optimizer.safetensors  state.json  settings.yaml  tokenizer/  checksums.json
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import re
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ from safetensors.torch import load_file, save_file
 
 from allears.errors import CheckpointError, DataError, SettingsError
 from allears.files import PARTIAL, read_json, removed, write_json, write_yaml, written_folder
+from allears.reporting import say
 from allears.settings import flat, read
 
 if TYPE_CHECKING:
@@ -30,7 +32,9 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 _NAME = re.compile(r"step-(\d{8,})")
-_NEEDED = ("model.safetensors", "optimizer.safetensors", "settings.yaml", "tokenizer/tokenizer.json", "state.json")
+CHECKSUMS = "checksums.json"
+OPTIMIZER = "optimizer.safetensors"
+DAMAGED = ".damaged"
 _WRAPPERS = ("module.", "_orig_mod.")
 
 
@@ -71,11 +75,7 @@ def checkpoints(run: Path) -> list[Path]:
     folder = run / "checkpoints"
     if not folder.is_dir():
         return []
-    found = [
-        path
-        for path in folder.iterdir()
-        if _NAME.fullmatch(path.name) and all((path / name).exists() for name in _NEEDED)
-    ]
+    found = [path for path in folder.iterdir() if _NAME.fullmatch(path.name) and (path / CHECKSUMS).exists()]
     return sorted(found, key=lambda path: int(path.name.removeprefix("step-")))
 
 
@@ -106,29 +106,95 @@ def best(run: Path, most: int) -> list[Path]:
     return [path for _, path in sorted(found, key=lambda pair: pair[0])[:most]]
 
 
-def save(
+def write(
     run: Path,
     position: Position,
-    model: nn.Module,
-    optimizer: torch.optim.Optimizer,
+    model: dict[str, Tensor],
+    optimizer: dict[str, Tensor],
     settings: dict[str, Any],
     tokenizer: Tokenizer,
     keep: int,
     keep_best: int = 0,
 ) -> Path:
-    """Write a checkpoint and remove all but the ``keep`` newest and the ``keep_best`` best; only one rank does this."""
+    """Write a checkpoint and remove all but the ``keep`` newest and the ``keep_best`` best; only one rank does this.
+
+    Args:
+        run: its folder.
+        position: where it stands.
+        model: its tensors by name.
+        optimizer: see `optimizer_tensors`.
+        settings: of the run.
+        tokenizer: of the model.
+        keep: how many of the newest stay.
+        keep_best: how many of the best stay.
+
+    Raises:
+        CheckpointError: it cannot be written.
+        DataError: likewise.
+    """
     path = checkpoint_folder(run, position.step)
     with written_folder(path) as folder:
-        write_tensors(model.state_dict(), folder / "model.safetensors")
-        write_tensors(optimizer_tensors(model, optimizer), folder / "optimizer.safetensors")
+        write_tensors(model, folder / "model.safetensors")
+        write_tensors(optimizer, folder / OPTIMIZER)
         write_yaml(folder / "settings.yaml", settings)
         tokenizer.save(folder / "tokenizer")
         write_position(folder, position)
+        seal(folder)
     kept = {*checkpoints(run)[-keep:], *best(run, keep_best)}
     for old in path.parent.iterdir():
         if old.name.endswith(PARTIAL) or (_NAME.fullmatch(old.name) and old not in kept):
             removed(old)
     return path
+
+
+def seal(folder: Path) -> None:
+    """Write ``checksums.json``: bytes and SHA-256 of every file in ``folder``; a folder without it is not complete."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    sums = {path.relative_to(folder).as_posix(): _checksum(path) for path in files}
+    write_json(folder / CHECKSUMS, sums)
+
+
+def verify(path: Path, optimizer: bool = True) -> None:
+    """Compare every file of a checkpoint, but for its ``optimizer`` if that is not needed, with its checksum.
+
+    Raises:
+        CheckpointError: one is missing or has changed.
+    """
+    try:
+        sums = read_json(path / CHECKSUMS)
+        for name, wanted in sums.items():
+            if name == OPTIMIZER and not optimizer:
+                continue
+            if not (path / name).is_file():
+                raise CheckpointError(f"{path} is damaged: {name} is missing; {_REMEDY}.")
+            if (found := _checksum(path / name)) != wanted:
+                what = f"{name} has {found['bytes']:,} bytes with SHA-256 {found['sha256'][:12]}…"
+                meant = f"{wanted['bytes']:,} with {wanted['sha256'][:12]}…"
+                raise CheckpointError(f"{path} is damaged: {what}, written were {meant}; {_REMEDY}.")
+    except (DataError, OSError, AttributeError, TypeError, KeyError) as error:
+        raise CheckpointError(f"{path} is damaged: {error}; {_REMEDY}.") from error
+
+
+_REMEDY = "remove it to fall back to an older one"
+
+
+def _checksum(path: Path) -> dict[str, Any]:
+    with path.open("rb") as file:
+        return {"bytes": path.stat().st_size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
+
+
+def set_damaged_aside(run: Path) -> None:
+    """Rename the newest checkpoints of ``run`` that are damaged, so that the newest one left is sound; say which."""
+    for path in reversed(checkpoints(run)):
+        try:
+            verify(path)
+        except CheckpointError as error:
+            aside = path.with_name(path.name + DAMAGED)
+            removed(aside)
+            path.rename(aside)
+            say(f"note: {str(error).rpartition(';')[0]}; it is now {aside.name}, and an older one is gone on from.")
+        else:
+            return
 
 
 def resume(
@@ -211,7 +277,7 @@ def load_position(path: Path) -> Position:
         state.pop("average_of", None)
         return Position(**{**state, "quarantined": tuple(state.get("quarantined", ()))})
     except (DataError, TypeError, KeyError, AttributeError) as error:
-        raise CheckpointError(f"{path} is damaged: {error}; remove it to fall back to an older one.") from error
+        raise CheckpointError(f"{path} is damaged: {error}; {_REMEDY}.") from error
 
 
 def load_model(path: Path, model: nn.Module) -> None:
@@ -244,7 +310,7 @@ def load_optimizer(path: Path, model: nn.Module, optimizer: torch.optim.Optimize
     Raises:
         CheckpointError: it is damaged or of another model.
     """
-    tensors = read_tensors(path / "optimizer.safetensors")
+    tensors = read_tensors(path / OPTIMIZER)
     state: dict[int, dict[str, Tensor]] = {}
     for number, name in enumerate(_parameter_names(model, optimizer)):
         found = {key.rpartition(".")[2]: value for key, value in tensors.items() if key.rpartition(".")[0] == name}

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from allears.types import Loss
     from allears.world import World
 
-LOSS, COUNT, FAULTY, UTTERANCES, REJECTED = range(5)
-FIELDS = 5
+LOSS, COUNT, FAULTY, UTTERANCES, REJECTED, STOP = range(6)
+FIELDS = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +29,7 @@ class Verdict:
         rejected: planned but not usable.
         faulty: places whose loss is not finite.
         micro_batches: how many places held utterances.
+        stopping: whether a rank was asked to stop.
     """
 
     loss: float
@@ -37,6 +38,7 @@ class Verdict:
     rejected: int
     faulty: list[int]
     micro_batches: int
+    stopping: bool
 
 
 class Exchange:
@@ -59,6 +61,10 @@ class Exchange:
         """Record planned utterances of ``place`` that could not be used."""
         self._rows[place, REJECTED] = utterances
 
+    def stop(self, place: int) -> None:
+        """Record that this rank, which holds ``place``, was asked to stop."""
+        self._rows[place, STOP] = 1.0
+
     def settle(self, world: World) -> Verdict:
         """Exchange, and say what all ranks now know."""
         world.sum(self._rows)
@@ -70,4 +76,5 @@ class Exchange:
             round(sum(row[REJECTED] for row in values)),
             [place for place, row in enumerate(values) if row[FAULTY]],
             sum(row[UTTERANCES] > 0 for row in values),
+            any(row[STOP] > 0 for row in values),
         )

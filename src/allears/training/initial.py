@@ -50,6 +50,7 @@ def take(
     Raises:
         CheckpointError: it is damaged, or nothing fits.
     """
+    checkpoint.verify(path, optimizer=False)
     found = checkpoint.read_tensors(path / "model.safetensors")
     state = model.state_dict()
     theirs, mine = dict(flat(read(str(path / "settings.yaml")).get("model", {}))), dict(flat(dict(settings)))

@@ -98,9 +98,10 @@ class Validation:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a training ended; the sums are of this attempt and rank."""
+    """How a training ended, and whether it was stopped before its end; the sums are of this attempt and rank."""
 
     step: int
+    stopped: bool
     seconds: float
     data_seconds: float
     audio_seconds: float
@@ -135,12 +136,13 @@ def run_steps(
         journal: keeps the reports.
         ledger: keeps which utterances were used.
         validate: scores the validation sets; called on all ranks.
-        save: writes a checkpoint before the given plan step, with its score if it has one; called on all ranks.
+        save: saves what stands before the given plan step, with its score if it has one; called on all ranks. A
+            training that is asked to stop saves after the step and ends.
     """
     began = waited = time.monotonic()
     data_seconds = audio_seconds = 0.0
     found = Validation()
-    step = start
+    step, stopped = start, False
     with Progress("training", total, "steps", start) if stepper.world.leads else _Silent() as progress:
         for item in work:
             got = time.monotonic()
@@ -156,7 +158,8 @@ def run_steps(
             step = report.step + 1
             progress.advance(1, f"epoch {report.epoch + 1} · loss {report.loss:.3f}")
             score = None
-            if _due(step, settings.validate_every or steps_per_epoch, total):
+            stopped = stepper.stopping and step < total
+            if not stopped and _due(step, settings.validate_every or steps_per_epoch, total):
                 found = validate()
                 score = found.score
                 for name, values in found.rates.items():
@@ -164,10 +167,12 @@ def run_steps(
                     if stepper.world.leads:
                         rates = " ".join(f"{key} {value:.2%}" for key, value in values.items())
                         say(f"step {step}/{total} · {name}: {rates} · {duration(time.monotonic() - began)}")
-            if _due(step, settings.save_every or steps_per_epoch, total):
+            if stopped or _due(step, settings.save_every or steps_per_epoch, total):
                 save(step, score)  # last, so that whoever goes on from here has missed nothing
+            if stopped:
+                break
             waited = time.monotonic()
-    return Outcome(step, time.monotonic() - began, data_seconds, audio_seconds, found)
+    return Outcome(step, stopped, time.monotonic() - began, data_seconds, audio_seconds, found)
 
 
 def _due(step: int, every: int, total: int) -> bool:

@@ -98,3 +98,23 @@ class OptimizerSettings(Settings):
             weight_decay=self.weight_decay,
             fused=True,
         )
+
+
+def with_state(optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
+    """The optimiser with the state that its first step would make, all zeros; no parameter changes, gradients go.
+
+    So all that a training needs of memory is there before its first step.
+    """
+    rates = [group["lr"] for group in optimizer.param_groups]
+    for group in optimizer.param_groups:
+        group["lr"] = 0.0
+        for parameter in group["params"]:
+            parameter.grad = torch.zeros_like(parameter)
+    optimizer.step()
+    for group, rate in zip(optimizer.param_groups, rates, strict=True):
+        group["lr"] = rate
+    for state in optimizer.state.values():
+        for value in state.values():
+            value.zero_()
+    optimizer.zero_grad()
+    return optimizer

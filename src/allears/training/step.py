@@ -51,7 +51,12 @@ class Stepper:
         quarantine: what is left out.
         precision: what forward computes in.
         scale: of the loss.
+        before_change: called before a step changes anything that a checkpoint holds.
+        asked_to_stop: whether this process was told to end soon; then all ranks know after the step.
         applied: steps applied so far.
+
+    Attributes:
+        stopping: whether any rank had been asked to stop when the last step was taken.
     """
 
     def __init__(
@@ -66,6 +71,8 @@ class Stepper:
         quarantine: Quarantine,
         precision: Precision,
         scale: LossScale,
+        before_change: Callable[[], None],
+        asked_to_stop: Callable[[], bool],
         applied: int = 0,
     ) -> None:
         self.engine = engine
@@ -78,7 +85,10 @@ class Stepper:
         self.quarantine = quarantine
         self.precision = precision
         self.scale = scale
+        self.before_change = before_change
+        self.asked_to_stop = asked_to_stop
         self.applied = applied
+        self.stopping = False
 
     def step(self, work: StepWork, learning_rate: float, data_seconds: float) -> tuple[StepReport, StepWork]:
         """Do one step; what it did, and this rank's part of it without what turned out to be guilty.
@@ -106,6 +116,7 @@ class Stepper:
                 break
             if verdict.faulty or not self.scale.overflowed():
                 work = self._without_guilty(work, verdict)
+        self.stopping = verdict.stopping
         self._apply(verdict, statistics, learning_rate)
         ended = time.monotonic()
         report = StepReport(
@@ -138,6 +149,8 @@ class Stepper:
             self.engine.done()
         for place, rejected in work.rejected.items():
             exchange.reject(place, len(rejected))
+        if self.asked_to_stop():
+            exchange.stop(work.places[0])
         return exchange
 
     def _micro_batch(self, work: StepWork, place: int, batch: Batch, exchange: Exchange) -> None:
@@ -215,6 +228,7 @@ class Stepper:
 
     def _apply(self, verdict: Verdict, statistics: Tensor, learning_rate: float) -> None:
         """Move the weights and the running statistics, on all ranks alike."""
+        self.before_change()
         update_running(self.engine.model, statistics)
         self.scale.held()
         if verdict.count == 0:
