@@ -88,6 +88,23 @@ def test_a_step_is_the_one_that_was_trained(run: Path) -> None:
             assert found.padding == pytest.approx(line["padding"])
 
 
+def test_speeds_are_seen_and_heard(dataset: Path, small: Sequence[str], tmp_path: Path) -> None:
+    given = [*small, f"train.dataset={dataset}", "training.steps=2", "training.tensorboard=false"]
+    settings = build(RunSettings, overridden({}, [*given, "augment.speed=[0.8]"]), "test")
+    train(settings, tmp_path / "run", World(0, 1, 0, 1, torch.device("cpu")))
+    heard = utterance(dataset, "u0003", "tiny", tmp_path / "run", 0)
+    assert len(heard.after) == round(len(heard.before) / 0.8)
+    assert len(heard.augmented) > len(heard.features)
+    lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    found = batch(str(tmp_path / "run"), None, None, 1)
+    assert sum(one.seconds.sum() for one in found.micro_batches) == pytest.approx(lines[1]["audio_seconds"])
+    drawn = inspect("utterance", dataset, "u0003", "--run", tmp_path / "run", "--out", tmp_path)
+    assert [path.rpartition("/")[2] for path in drawn["audio"]] == [
+        "utterance-u0003.wav",
+        "utterance-u0003-epoch-0.wav",
+    ]
+
+
 def test_a_step_of_a_later_epoch(run: Path) -> None:
     here = batch(str(run), None, None, 0)
     later = batch(str(run), None, None, 2 * here.steps_per_epoch + 1)

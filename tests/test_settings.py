@@ -70,6 +70,7 @@ def sentence(values: dict[str, Any]) -> str:
         ),
         ({"leaf": {"zzz": 1}}, "x.yaml: there is no setting 'leaf.zzz'; known are steps, rate, kind, name."),
         ({"listed": [{}]}, "x.yaml: listed.0.dataset must be given."),
+        ({"listed": 0.9}, "x.yaml: listed is 0.9: must be a list."),
         (
             {"engine": {"kind": "diesel", "cylinder": 6}},
             "x.yaml: there is no setting 'engine.cylinder'; did you mean 'engine.cylinders'?",

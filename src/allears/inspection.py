@@ -90,7 +90,7 @@ def utterance(dataset: Path, name: str, config: str, run: Path | None, epoch: in
     kind = f"{features.kind}, normalisation {features.normalisation}"
     with (
         ExampleReader(collection, encoder, settings.seed, None) as plain,
-        ExampleReader(collection, encoder, settings.seed, settings.model.spec_augment) as drawn,
+        ExampleReader(collection, encoder, settings.seed, settings.model.spec_augment, settings.augment) as drawn,
     ):
         if model.frontend.lacks_statistics():
             model.frontend.set_statistics(

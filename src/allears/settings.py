@@ -44,6 +44,7 @@ _RULES = {
     **dict.fromkeys(("bool_type", "bool_parsing"), "must be true or false"),
     **dict.fromkeys(("model_type", "model_attributes_type", "dict_type"), "must be a group of settings"),
     "string_type": "must be text",
+    "tuple_type": "must be a list",
 }
 """Rules in plain words, by pydantic's names of what is wrong."""
 

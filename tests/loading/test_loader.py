@@ -8,6 +8,7 @@ import torch
 
 from allears.errors import DatasetError
 from allears.layers.augment import SpecAugmentSettings
+from allears.loading.augment import AugmentSettings
 from allears.loading.collection import Collection, SourceSettings
 from allears.loading.example import ExampleReader
 from allears.loading.loader import EpochPlans, Loader, LoaderSettings, StepWork
@@ -22,13 +23,14 @@ if TYPE_CHECKING:
 PLACES = 4
 
 
-@pytest.fixture(scope="module")
-def parts(dataset: Path) -> Iterator[tuple[EpochPlans, ExampleReader, Collection]]:
+@pytest.fixture(scope="module", params=[(), (0.9, 1.0, 1.1)], ids=["as it is", "at three speeds"])
+def parts(dataset: Path, request: pytest.FixtureRequest) -> Iterator[tuple[EpochPlans, ExampleReader, Collection]]:
+    augment = AugmentSettings(speed=request.param)
     collection = Collection.open([SourceSettings(dataset=str(dataset))])
     tokenizer, _ = Tokenizer.train([collection.text(n) for n in range(len(collection))], TokenizerSettings(pieces=16))
     counts = token_counts(collection, tokenizer)
-    plans = EpochPlans(collection.lengths, counts[:, 0], PlanSettings(step_seconds=24, micro_batches=PLACES), 3)
-    with ExampleReader(collection, tokenizer, 3, SpecAugmentSettings()) as reader:
+    plans = EpochPlans(collection, counts[:, 0], PlanSettings(step_seconds=24, micro_batches=PLACES), 3, augment)
+    with ExampleReader(collection, tokenizer, 3, SpecAugmentSettings(), augment) as reader:
         yield plans, reader, collection
 
 
@@ -91,7 +93,7 @@ def test_masks_change_with_the_epoch_and_not_with_the_batch(
 
 
 def test_planned_counts_are_those_of_the_batches(parts: tuple[EpochPlans, ExampleReader, Collection]) -> None:
-    for item in work(parts, range(PLACES), 0, 3, 0):
+    for item in work(parts, range(PLACES), 0, 2 * parts[0].steps_per_epoch, 0):
         batches = [batch for batch in item.batches if batch is not None]
         assert item.planned.tokens == sum(int(batch.token_lengths.sum()) for batch in batches)
         assert item.planned.utterances == sum(len(batch.utterances) for batch in batches)

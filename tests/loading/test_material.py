@@ -9,6 +9,7 @@ import torch
 
 from allears.corpora.find import find
 from allears.errors import PlanError
+from allears.loading.augment import AugmentSettings
 from allears.loading.collection import SourceSettings
 from allears.loading.material import Material, gather
 from allears.loading.plan import PlanSettings
@@ -41,14 +42,16 @@ def dataset_of_scripts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "dataset"
 
 
-def gathered(dataset: Path, folder: Path, frames: int = 100, **tokenizer: Any) -> tuple[Material, list[str]]:
+def gathered(
+    dataset: Path, folder: Path, frames: int = 100, speed: tuple[float, ...] = (), seconds: float = 8, **tokenizer: Any
+) -> tuple[Material, list[str]]:
     """What is trained on where the model has ``frames`` frames a second, and what was said."""
 
     def output_frames(samples: NDArray[np.int64]) -> NDArray[np.int64]:
         return samples * frames // 16_000
 
     said: list[str] = []
-    plan = PlanSettings(step_seconds=8, micro_batches=1)
+    plan = PlanSettings(step_seconds=seconds, micro_batches=1)
     settings = build(TokenizerSettings, {"pieces": 16, **tokenizer}, "test")
     source = SourceSettings(dataset=str(dataset))
     material = gather(
@@ -58,6 +61,7 @@ def gathered(dataset: Path, folder: Path, frames: int = 100, **tokenizer: Any) -
         settings,
         output_frames,
         0,
+        AugmentSettings(speed=speed),
         folder,
         False,
         World(0, 1, 0, 1, torch.device("cpu")),
@@ -122,6 +126,19 @@ def test_what_ctc_cannot_align_is_named_with_the_remedy(dataset_of_scripts: Path
     # A repeated word needs a blank between: five tokens, nine frames.
     assert "u6" in ids(gathered(dataset_of_scripts, tmp_path, frames=9, kind="words", minimum_count=1)[0])
     assert "u6" not in ids(gathered(dataset_of_scripts, tmp_path, frames=8, kind="words", minimum_count=1)[0])
+
+
+def test_what_could_be_used_at_some_speeds_only_is_used_in_no_epoch(dataset_of_scripts: Path, tmp_path: Path) -> None:
+    how: dict[str, Any] = {"kind": "words", "minimum_count": 1}
+    # u6 needs nine frames: it has them at the speed of 1, not at that of 1.1.
+    assert "u6" in ids(gathered(dataset_of_scripts, tmp_path, frames=9, speed=(0.9, 1.0), **how)[0])
+    material, said = gathered(dataset_of_scripts, tmp_path, frames=9, speed=(0.9, 1.0, 1.1), **how)
+    assert "u6" not in ids(material)
+    assert "more tokens than the model has frames" in said[-1]
+    # A second becomes 1.11 s at the speed of 0.9.
+    assert gathered(dataset_of_scripts, tmp_path, speed=(1.1,), seconds=1.0, **how)[0].plans.steps_per_epoch == 7
+    with pytest.raises(PlanError, match=r"7 are longer at the slowest augment.speed than a micro-batch \(1 s"):
+        gathered(dataset_of_scripts, tmp_path, speed=(0.9, 1.1), seconds=1.0, **how)
 
 
 def test_nothing_left_is_an_error(dataset_of_scripts: Path, tmp_path: Path) -> None:

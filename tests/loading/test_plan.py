@@ -8,7 +8,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from allears.errors import PlanError, SettingsError
-from allears.loading.plan import EpochPlan, PlanSettings, fold, idle_share, plan_epoch, steps_per_epoch, subtrees
+from allears.loading.plan import (
+    EpochPlan,
+    PlanSettings,
+    fold,
+    idle_share,
+    limits,
+    plan_epoch,
+    steps_per_epoch,
+    subtrees,
+)
 from allears.settings import build
 
 if TYPE_CHECKING:
@@ -116,9 +125,19 @@ def test_drop_last_drops_less_than_a_step_and_another_part_each_epoch() -> None:
 
 def test_what_no_micro_batch_can_hold_is_an_error_that_says_so() -> None:
     with pytest.raises(PlanError, match=r"3 are longer than a micro-batch \(2 s: .*plan.micro_batches"):
-        plan_epoch(np.array([5, 6, 7]) * RATE, PlanSettings(step_seconds=16, micro_batches=8), 0, 0)
+        limits(np.array([5, 6, 7]) * RATE, PlanSettings(step_seconds=16, micro_batches=8))
     with pytest.raises(PlanError, match="there are none"):
-        plan_epoch(np.zeros(0, dtype=np.int64), PlanSettings(), 0, 0)
+        limits(np.zeros(0, dtype=np.int64), PlanSettings())
+
+
+def test_a_micro_batch_must_hold_what_an_utterance_may_become_and_the_other_limits_are_about_what_it_is() -> None:
+    lengths = np.array([1, 5, 9, 10]) * RATE
+    plan_settings = PlanSettings(step_seconds=10, micro_batches=1, min_seconds=2, max_seconds=10)
+    found = limits(lengths, plan_settings, lengths * 10 // 9)
+    assert found.usable.tolist() == [False, True, True, False]
+    assert list(found.left_out.values()) == [1, 1]
+    assert "longer at the slowest augment.speed than a micro-batch (10 s" in list(found.left_out)[1]
+    assert limits(lengths, plan_settings).usable.tolist() == [False, True, True, True]
 
 
 @pytest.mark.parametrize("value", [3, 0, -4, "many"])

@@ -93,7 +93,7 @@ class AudioFile:
         self._check_length(first, last, len(samples))
         if len(samples) and samples.min() == samples.max():
             raise AudioError(SILENT, f"{self.path}: all samples{_between(start, duration)} are {samples[0]}.")
-        waveform = _int16_at_16k(samples, self.rate, self.path)
+        waveform = int16_at_16k(samples, self.rate, self.path)
         if len(waveform) == 0:
             raise AudioError(EMPTY, f"{self.path} has no samples{_between(start, duration)}.")
         if waveform.min() == waveform.max():
@@ -209,7 +209,7 @@ def _promised_by_wav(log: str, frames: int) -> int:
     return frames if written_to_a_pipe or there == 0 else round(frames * promised / there)
 
 
-def _int16_at_16k(samples: NDArray[Any], rate: int, path: str) -> NDArray[np.int16]:
+def int16_at_16k(samples: NDArray[Any], rate: int, path: str) -> NDArray[np.int16]:
     """Resample [n] to 16 kHz where needed; floats are clipped and rounded to the range of int16."""
     if samples.dtype == np.int16 and rate == SAMPLE_RATE:
         return samples

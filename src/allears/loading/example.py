@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Self
 from allears import seeding
 from allears.audio.decode import decode
 from allears.layers.augment import SpecAugmentSettings, draw_bands
+from allears.loading.augment import AugmentSettings
 from allears.shards.read import ShardReader
 from allears.types import Example
 
@@ -25,15 +26,22 @@ class ExampleReader:
         tokenizer: makes their tokens.
         seed: of the run.
         spec_augment: bands to draw; none draws none.
+        augment: how the audio is changed; none leaves it.
     """
 
     def __init__(
-        self, collection: Collection, tokenizer: Tokenizer, seed: int, spec_augment: SpecAugmentSettings | None
+        self,
+        collection: Collection,
+        tokenizer: Tokenizer,
+        seed: int,
+        spec_augment: SpecAugmentSettings | None,
+        augment: AugmentSettings | None = None,
     ) -> None:
         self._collection = collection
         self._tokenizer = tokenizer
         self._seed = seed
         self._bands = spec_augment or NO_BANDS
+        self._augmentation = (augment or AugmentSettings()).build(seed)
         self._readers = [ShardReader(index) for index, _ in collection.parts]
 
     def example(self, utterance: int, epoch: int) -> Example:
@@ -44,11 +52,12 @@ class ExampleReader:
             DatasetError: its shard cannot be read.
         """
         part, row = self._collection.place(utterance)
-        generator = seeding.generator(self._seed, epoch, int(self._collection.keys[utterance]))
+        key = int(self._collection.keys[utterance])
+        generator = seeding.generator(self._seed, epoch, key)
         bands = self._bands
         return Example(
             utterance,
-            decode(self._readers[part].segment(row)),
+            self._augmentation.waveform(decode(self._readers[part].segment(row)), key, epoch),
             self._tokenizer.encode(self._collection.parts[part][0].text(row)),
             draw_bands(bands.frequency_masks, bands.frequency_width, generator),
             draw_bands(bands.time_masks, bands.time_width, generator),

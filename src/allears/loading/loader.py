@@ -15,18 +15,20 @@ from typing import TYPE_CHECKING
 from pydantic import Field
 
 from allears.errors import AudioError
+from allears.loading.augment import AugmentSettings
 from allears.loading.collate import collate
 from allears.loading.plan import EpochPlan, PlanSettings, plan_epoch, steps_per_epoch
 from allears.settings import Settings
 from allears.types import SAMPLE_RATE, Batch, Example, Rejection
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Iterator
     from collections.abc import Set as AbstractSet
 
     import numpy as np
     from numpy.typing import NDArray
 
+    from allears.loading.collection import Collection
     from allears.loading.example import ExampleReader
 
 
@@ -58,45 +60,64 @@ class EpochPlans:
     """The plan of every step of a training over usable utterances.
 
     Args:
-        lengths: samples of each utterance [n].
-        tokens: target tokens of each utterance [n].
+        collection: the utterances.
+        tokens: target tokens of each [n].
         settings: what a step is.
         seed: of the run.
+        augment: what changes their lengths from epoch to epoch; none changes nothing.
     """
 
     def __init__(
-        self, lengths: NDArray[np.int64], tokens: NDArray[np.int32], settings: PlanSettings, seed: int
+        self,
+        collection: Collection,
+        tokens: NDArray[np.int32],
+        settings: PlanSettings,
+        seed: int,
+        augment: AugmentSettings | None = None,
     ) -> None:
-        self._lengths = lengths
+        self._collection = collection
         self._tokens = tokens
         self._settings = settings
         self._seed = seed
+        self._augmentation = (augment or AugmentSettings()).build(seed)
         self._epoch = -1
         self._plan: EpochPlan | None = None
-        self.steps_per_epoch = steps_per_epoch(lengths, settings)
+        # The same every epoch; the bound on utterances holds whatever is drawn.
+        weighed = self._augmentation.longest if settings.max_utterances else self._augmentation.expected
+        self.steps_per_epoch = steps_per_epoch(weighed(collection.lengths), settings)
 
     def at(self, step: int) -> tuple[EpochPlan, int, int]:
         """The plan that holds a step, its epoch, and the step's number in it."""
         epoch, inside = divmod(step, self.steps_per_epoch)
         if self._plan is None or epoch != self._epoch:
-            self._plan = plan_epoch(self._lengths, self._settings, self._seed, epoch)
+            lengths = self._augmentation.lengths(self._collection.lengths, self._collection.keys, epoch)
+            self._plan = plan_epoch(lengths, self._settings, self._seed, epoch, self.steps_per_epoch)
             self._epoch = epoch
         return self._plan, epoch, inside
+
+    def lengths(self, utterances: NDArray[np.int64], epoch: int) -> NDArray[np.int64]:
+        """Samples [n] of ``utterances`` [n] as they are heard in ``epoch``."""
+        collection = self._collection
+        return self._augmentation.lengths(collection.lengths[utterances], collection.keys[utterances], epoch)
+
+    def tokens(self, utterances: NDArray[np.int64]) -> int:
+        """Target tokens of ``utterances`` [n] together."""
+        return int(self._tokens[utterances].sum())
 
     def planned(self, step: int) -> Planned:
         """Counts of a whole step, over all ranks."""
         plan, epoch, inside = self.at(step)
         utterances = plan.step(inside)
-        samples = int(self._lengths[utterances].sum())
-        padded = 0
+        samples = padded = 0
         for place in range(plan.micro_batches):
-            members = plan.micro_batch(inside, place)
-            padded += len(members) * int(self._lengths[members].max(initial=0))
+            lengths = self.lengths(plan.micro_batch(inside, place), epoch)
+            samples += int(lengths.sum())
+            padded += len(lengths) * int(lengths.max(initial=0))
         return Planned(
             step,
             epoch,
             len(utterances),
-            int(self._tokens[utterances].sum()),
+            self.tokens(utterances),
             samples / SAMPLE_RATE,
             1.0 - samples / max(padded, 1),
         )
@@ -118,7 +139,7 @@ class StepWork:
     batches: list[Batch | None]
     rejected: dict[int, list[Rejection]]
 
-    def emptied(self, places: Collection[int], reasons: dict[int, list[Rejection]]) -> StepWork:
+    def emptied(self, places: AbstractSet[int], reasons: dict[int, list[Rejection]]) -> StepWork:
         """The same without the batches at ``places``, whose utterances are rejected for ``reasons``."""
         batches = [None if place in places else batch for place, batch in zip(self.places, self.batches, strict=True)]
         rejected = {**self.rejected}

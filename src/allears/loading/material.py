@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from allears.loading.augment import Augmentation, AugmentSettings
     from allears.loading.collection import SourceSettings
     from allears.world import World
 
@@ -47,6 +48,7 @@ def gather(
     tokenizer: TokenizerSettings,
     output_frames: Frames,
     seed: int,
+    augment: AugmentSettings,
     folder: Path,
     resumed: bool,
     world: World,
@@ -61,6 +63,7 @@ def gather(
         tokenizer: how text becomes tokens.
         output_frames: samples [n] → frames in which the model can place tokens [n].
         seed: of the run.
+        augment: what changes lengths; no draw of it makes an utterance unusable.
         folder: of the run, for its tokenizer.
         resumed: whether the run has a checkpoint, whose tokenizer is then the one in ``folder``.
         world: who else does this.
@@ -88,9 +91,10 @@ def gather(
     world.barrier()
     made = Tokenizer.load(folder / "tokenizer")
     counts = token_counts(collection, made)
-    usable = _usable(collection, counts, plan, tokenizer.most_unknown, made, output_frames, tell)
+    augmentation = augment.build(seed)
+    usable = _usable(collection, counts, plan, tokenizer.most_unknown, made, output_frames, augmentation, tell)
     collection, counts = collection.only(usable), counts[usable]
-    return Material(collection, EpochPlans(collection.lengths, counts[:, 0], plan, seed), held, made)
+    return Material(collection, EpochPlans(collection, counts[:, 0], plan, seed, augment), held, made)
 
 
 def _make_tokenizer(
@@ -113,11 +117,12 @@ def _usable(
     most_unknown: float,
     tokenizer: Tokenizer,
     output_frames: Frames,
+    augmentation: Augmentation,
     tell: Callable[[str], None],
 ) -> NDArray[np.bool_]:
     """Which utterances [n] can be trained on."""
     tokens, frames, unknown = counts.T
-    limited = limits(collection.lengths, plan)
+    limited = limits(collection.lengths, plan, augmentation.longest(collection.lengths))
     usable = limited.usable
     if (usable & (unknown > 0)).any():
         tell(_strange(collection, usable & (unknown > 0), tokenizer))
@@ -132,7 +137,7 @@ def _usable(
         (
             "of more tokens than the model has frames, so that CTC cannot align them",
             "use a tokenizer of fewer and longer tokens, such as words or more pieces, or a model that subsamples less",
-            output_frames(collection.lengths) < frames,
+            output_frames(augmentation.shortest(collection.lengths)) < frames,
         ),
     ):
         out = usable & at

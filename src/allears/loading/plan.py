@@ -42,8 +42,8 @@ class PlanSettings(Settings):
         micro_batches: parts of a step that devices run one at a time; more than one device needs as many or more.
         max_utterances: upper bound of utterances in a micro-batch.
         attention_seconds: length at which attention costs as much as everything else; none for models without it.
-        min_seconds: shorter utterances are left out.
-        max_seconds: longer utterances are left out.
+        min_seconds: utterances that are shorter in the dataset are left out.
+        max_seconds: those that are longer there are left out.
         blur: relative width by which lengths are blurred before sorting; the price is as much padding.
         drop_last: leave out what does not fill a last whole step, another part each epoch.
     """
@@ -84,8 +84,14 @@ class Limits:
     left_out: dict[str, int]
 
 
-def limits(lengths: Integers, settings: PlanSettings) -> Limits:
+def limits(lengths: Integers, settings: PlanSettings, longest: Integers | None = None) -> Limits:
     """Apply the length limits to ``lengths`` [n] in samples.
+
+    Args:
+        lengths: in the dataset; ``min_seconds`` and ``max_seconds`` are about them.
+        settings: the limits.
+        longest: what each may become by augmentation [n], which a micro-batch must hold: so an utterance is left out
+            in every epoch or in none, whatever is drawn.
 
     Raises:
         PlanError: nothing remains.
@@ -93,11 +99,14 @@ def limits(lengths: Integers, settings: PlanSettings) -> Limits:
     seconds = lengths / SAMPLE_RATE
     short = seconds < settings.min_seconds
     long = seconds > settings.max_seconds
-    unheld = ~short & ~long & (seconds > settings.micro_seconds)
+    longest = lengths if longest is None else longest
+    micro = settings.micro_seconds
+    unheld = ~short & ~long & (longest / SAMPLE_RATE > micro)
+    slowed = " at the slowest augment.speed" if (longest > lengths).any() else ""
     left_out = {
         f"shorter than plan.min_seconds ({settings.min_seconds:g})": int(short.sum()),
         f"longer than plan.max_seconds ({settings.max_seconds:g})": int(long.sum()),
-        f"longer than a micro-batch ({settings.micro_seconds:g} s: plan.step_seconds over plan.micro_batches)": int(
+        f"longer{slowed} than a micro-batch ({micro:g} s: plan.step_seconds over plan.micro_batches)": int(
             unheld.sum()
         ),
     }
@@ -166,30 +175,32 @@ def steps_per_epoch(lengths: Integers, settings: PlanSettings) -> int:
     return max(1, int(np.floor(steps) if settings.drop_last else np.ceil(steps - 1e-9)))
 
 
-def plan_epoch(lengths: Integers, settings: PlanSettings, seed: int, epoch: int) -> EpochPlan:
-    """Plan one pass over utterances of ``lengths`` [n], in samples; those outside the limits are left out.
+def plan_epoch(lengths: Integers, settings: PlanSettings, seed: int, epoch: int, steps: int | None = None) -> EpochPlan:
+    """Plan one pass over usable utterances (one or more).
 
-    Raises:
-        PlanError: no utterance is usable.
+    Args:
+        lengths: samples in this epoch [n].
+        settings: what a step is.
+        seed: of the run.
+        epoch: from 0.
+        steps: how many there are; None: `steps_per_epoch` of these lengths.
     """
-    usable = np.flatnonzero(limits(lengths, settings).usable)
-    steps = steps_per_epoch(lengths[usable], settings)
-    if settings.drop_last:
-        usable = _keep(usable, lengths, settings, steps, seed, epoch)
-    usable = usable[_blurred_order(lengths[usable], usable, settings, seed, epoch)]
-    offsets = _fill(lengths[usable], settings, steps)
+    steps = steps or steps_per_epoch(lengths, settings)
+    names = _kept(lengths, settings, steps, seed, epoch) if settings.drop_last else np.arange(len(lengths))
+    names = names[_blurred_order(lengths[names], names, settings, seed, epoch)]
+    offsets = _fill(lengths[names], settings, steps)
     dealt = _deal(np.diff(offsets), steps, seed, epoch)
-    folded = np.take_along_axis(dealt, fold(_padded_cost(lengths[usable], offsets, settings)[dealt]), axis=1)
-    return _arranged(usable, offsets, folded)
+    folded = np.take_along_axis(dealt, fold(_padded_cost(lengths[names], offsets, settings)[dealt]), axis=1)
+    return _arranged(names, offsets, folded)
 
 
-def _keep(usable: Integers, lengths: Integers, settings: PlanSettings, steps: int, seed: int, epoch: int) -> Integers:
+def _kept(lengths: Integers, settings: PlanSettings, steps: int, seed: int, epoch: int) -> Integers:
     """As many utterances, in a random order of this epoch, as fill ``steps`` whole steps."""
-    order = np.argsort(seeding.hashed(usable.astype(np.uint64), seed, epoch, _DROP), kind="stable")
-    cost, budget = _floored_cost(lengths[usable], settings)
+    order = np.argsort(seeding.hashed(np.arange(len(lengths), dtype=np.uint64), seed, epoch, _DROP), kind="stable")
+    cost, budget = _floored_cost(lengths, settings)
     full = np.cumsum(cost[order]) <= budget * settings.micro_batches * steps
     full[0] = True
-    return np.sort(usable[order[full]])
+    return np.sort(order[full])
 
 
 def _blurred_order(lengths: Integers, names: Integers, settings: PlanSettings, seed: int, epoch: int) -> Integers:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from allears.loading.tokens import token_counts
 from allears.types import SAMPLE_RATE
 
 if TYPE_CHECKING:
@@ -102,13 +101,12 @@ def _figures(batches: list[MicroBatch]) -> dict[str, Any]:
 def planned_step(material: Material, settings: PlanSettings, step: int) -> PlannedStep:
     """Look up plan step ``step`` (0 or more) of a training on ``material``."""
     plan, epoch, inside = material.plans.at(step)
-    tokens = token_counts(material.collection, material.tokenizer)[:, 0]
     found = []
     for place in range(plan.micro_batches):
         members = plan.micro_batch(inside, place)
-        seconds = material.collection.lengths[members] / SAMPLE_RATE
+        seconds = material.plans.lengths(members, epoch) / SAMPLE_RATE
         longest = float(seconds.max(initial=0.0))
         attention = longest / settings.attention_seconds if settings.attention_seconds else 0.0
         cost = len(seconds) * longest * (1.0 + attention)  # as the plan weighs it: cost grows with length squared
-        found.append(MicroBatch(seconds, int(tokens[members].sum()), cost))
+        found.append(MicroBatch(seconds, material.plans.tokens(members), cost))
     return PlannedStep(step, epoch, inside, material.plans.steps_per_epoch, found)

@@ -38,6 +38,7 @@ def material_of(
         settings.tokenizer,
         settings.model.output_frames,
         settings.seed,
+        settings.augment,
         folder,
         trained,
         world,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field, field_validator
 
 from allears.errors import SettingsError
+from allears.loading.augment import AugmentSettings
 from allears.loading.collection import SourceSettings
 from allears.loading.loader import LoaderSettings
 from allears.loading.plan import PlanSettings
@@ -31,6 +32,7 @@ class RunSettings(Settings):
         validation: sets that are scored on the way; the first one selects. None holds out a part of ``train``.
         test: sets that are scored at the end.
         plan: what a step is.
+        augment: how the audio that is trained on is changed.
         loader: how batches are made ahead.
         tokenizer: how text becomes tokens.
         model: what is trained.
@@ -44,6 +46,7 @@ class RunSettings(Settings):
     validation: dict[str, SourceSettings] = {}
     test: dict[str, SourceSettings] = {}
     plan: PlanSettings = PlanSettings()
+    augment: AugmentSettings = AugmentSettings()
     loader: LoaderSettings = LoaderSettings()
     tokenizer: TokenizerSettings = TokenizerSettings()
     model: ModelSettings = ModelSettings()

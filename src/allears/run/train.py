@@ -227,8 +227,9 @@ class _Training:
         return replace(material, validation=parts)
 
     def _reader(self, part: Collection, learning: bool = False) -> ExampleReader:
-        bands = self.settings.model.spec_augment if learning else None
-        return self.stack.enter_context(ExampleReader(part, self.material.tokenizer, self.settings.seed, bands))
+        settings, tokenizer = self.settings, self.material.tokenizer
+        drawn = (settings.model.spec_augment, settings.augment) if learning else (None,)
+        return self.stack.enter_context(ExampleReader(part, tokenizer, settings.seed, *drawn))
 
     def _initial_model(self) -> CtcModel:
         """The model before its first step: drawn by the seed, then what ``init_from`` names, then statistics."""
