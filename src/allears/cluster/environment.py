@@ -29,11 +29,16 @@ def describe(world: World) -> dict[str, Any]:
     }
 
 
+def device_name(world: World) -> str:
+    """What this process computes on."""
+    return torch.cuda.get_device_name(world.device) if world.device.type == "cuda" else "CPU"
+
+
 def remarks(world: World, micro_batches: int) -> list[str]:
     """What is used, what is left idle, and how to use it."""
     threads = torch.get_num_threads()
-    kind = torch.cuda.get_device_name(world.device) if world.device.type == "cuda" else "CPU"
-    said = [f"{world.size} process{'es' * (world.size > 1)} on {kind}, {threads} thread{'s' * (threads > 1)} each"]
+    processes = f"{world.size} process{'es' * (world.size > 1)}"
+    said = [f"{processes} on {device_name(world)}, {threads} thread{'s' * (threads > 1)} each"]
     gpus = torch.cuda.device_count()
     if gpus > world.local_size:
         said.append(

@@ -100,6 +100,10 @@ class EpochPlans:
         collection = self._collection
         return self._augmentation.lengths(collection.lengths[utterances], collection.keys[utterances], epoch)
 
+    def token_counts(self, utterances: NDArray[np.int64]) -> NDArray[np.int32]:
+        """Target tokens of each of ``utterances`` [n]."""
+        return self._tokens[utterances]
+
     def tokens(self, utterances: NDArray[np.int64]) -> int:
         """Target tokens of ``utterances`` [n] together."""
         return int(self._tokens[utterances].sum())
@@ -199,6 +203,12 @@ class Loader:
                     yield self._work(first, [future.result() for future in futures])
             finally:
                 pool.shutdown(wait=False, cancel_futures=True)
+
+    def only(self, step: int, place: int) -> StepWork:
+        """One micro-batch of a step, made now, whoever's it is."""
+        plan, epoch, inside = self._plans.at(step)
+        batch, _ = self._micro_batch(plan.micro_batch(inside, place).tolist(), epoch)
+        return StepWork(self._plans.planned(step), range(place, place + 1), [batch], {})
 
     def without(self, work: StepWork, utterances: AbstractSet[int]) -> StepWork:
         """The same work with the batches that hold some of ``utterances`` made anew without them."""

@@ -12,11 +12,12 @@ import torch
 
 from allears import seeding, stopping
 from allears.cluster.agreement import agree, versions
-from allears.cluster.environment import describe, remarks
+from allears.cluster.environment import describe, device_name, remarks
 from allears.evaluation import result
 from allears.evaluation.transcribe import hypotheses
 from allears.files import locked, read_json, removed, write_json, write_yaml
 from allears.loading.example import ExampleReader
+from allears.loading.heaviest import heaviest
 from allears.loading.loader import Loader
 from allears.loading.plan import subtrees
 from allears.loading.statistics import feature_statistics
@@ -34,6 +35,7 @@ from allears.training.loop import MAY_CHANGE, Validation, run_steps
 from allears.training.metrics import Journal, Metrics
 from allears.training.optimizer import with_state
 from allears.training.precision import LossScale, resolved
+from allears.training.probe import first_difference, rehearse
 from allears.training.quarantine import Quarantine
 from allears.training.reduction import build_reduce
 from allears.training.saver import BackgroundSaver, Saver
@@ -123,6 +125,8 @@ class _Training:
         reader = self._reader(self.material.collection, learning=True)
         cuda = self.world.device.type == "cuda"
         loader = Loader(plans, reader, places, start, self.total, self.settings.loader, pin=cuda)
+        if start < self.total:
+            self._probe(loader, len(places))
         with stopping.heeded():
             outcome = run_steps(
                 self.stepper,
@@ -280,6 +284,26 @@ class _Training:
             stopping.asked,
             self.start.applied,
         )
+
+    def _probe(self, loader: Loader, places: int) -> None:
+        """Find out on all ranks whether the largest micro-batches fit, and whether bits repeat; once for a setting."""
+        world, dump, record = self.world, self.dump, self.run / "probe.json"
+        named = ("plan", "augment", "tokenizer", "model")
+        of = {"device": device_name(world), "precision": self.precision, **{name: dump[name] for name in named}}
+        if world.from_leader(record.exists() and read_json(record) == of):
+            return
+        works = [loader.only(*at) for at in heaviest(self.material.plans, self.start.step)]
+        rehearse(self.stepper, works, places)
+        if self.settings.training.reduction == "exact":
+            differs = world.gather(first_difference(self.stepper, works[-1]))
+            for rank, tensor in enumerate(differs if world.leads else []):
+                if tensor is not None:
+                    say(
+                        f"note: rank {rank} ran a micro-batch twice, and {tensor} came out in other bits: exact cannot "
+                        "give the same bits on any number of processes here; see docs/exact.md."
+                    )
+        if world.leads:
+            write_json(record, of)
 
     def _announce(self) -> None:
         material = self.material

@@ -85,6 +85,12 @@ class Engine:
         self._buckets.append(slice(start, end))
         return end
 
+    def reserve(self, places: int) -> None:
+        """Take the memory that steps of ``places`` micro-batches of this rank will need."""
+        most = max(n.bit_count() for n in range(places)) + 1 if self._tree else 1
+        there = len(self._pool) + len(self._stack) + (self._flat is not None)
+        self._pool += [self._new() for _ in range(most - there)]
+
     def begin(self) -> None:
         """Begin a step; what may be left of an unfinished one is forgotten."""
         taken_sums(self.model, self._device)

@@ -164,6 +164,12 @@ class Stepper:
         (total * self.scale.value).backward()  # type: ignore[no-untyped-call]
         return loss
 
+    def alone(self, work: StepWork, place: int, batch: Batch) -> Loss:
+        """Run one micro-batch forward and backward by itself; its gradients are the model's until the next."""
+        self.engine.begin()
+        self.engine.clean(final=False)
+        return self._backward(work, place, batch)
+
     def _seed(self, work: StepWork, place: int) -> int:
         return seeding.mixed(self.seed, work.planned.step, place, _DROPOUT)
 
@@ -222,9 +228,7 @@ class Stepper:
 
     def _first_not_finite(self, work: StepWork, place: int, batch: Batch) -> tuple[str | None, float]:
         """The first tensor that is not finite when ``batch`` is run by itself, and its loss."""
-        self.engine.begin()
-        self.engine.clean(final=False)
-        return first_not_finite(self.engine.model, lambda: self._backward(work, place, batch))
+        return first_not_finite(self.engine.model, lambda: self.alone(work, place, batch))
 
     def _apply(self, verdict: Verdict, statistics: Tensor, learning_rate: float) -> None:
         """Move the weights and the running statistics, on all ranks alike."""
