@@ -8,6 +8,7 @@ from pydantic import Tag
 from torch import nn
 
 from allears.layers.augment import SpecAugmentSettings, masked
+from allears.layers.ctc_loss import ctc_loss
 from allears.layers.features import FeatureSettings
 from allears.models.conformer import ConformerSettings
 from allears.models.convolutional import ConvolutionalSettings
@@ -72,7 +73,5 @@ class CtcModel(nn.Module):
     def forward(self, batch: Batch) -> Loss:
         """The negative log-likelihood, summed over the utterances; its count is the number of target tokens."""
         scores, lengths = self.log_probabilities(batch)
-        total = nn.functional.ctc_loss(
-            scores.transpose(0, 1), batch.tokens, lengths, batch.token_lengths, blank=0, reduction="sum"
-        )
-        return Loss({"ctc": total}, {"ctc": batch.token_lengths.sum()})
+        losses = ctc_loss(scores, batch.tokens, lengths, batch.token_lengths)
+        return Loss({"ctc": losses.sum()}, {"ctc": batch.token_lengths.sum()})
