@@ -29,26 +29,48 @@ if TYPE_CHECKING:
 def load(run: Path, world: World) -> tuple[CtcModel, Tokenizer, Path]:
     """The model that stands for a run, or that of a checkpoint folder: model, tokenizer, checkpoint.
 
-    The first rank chooses, so that all have the same one even while the run goes on.
+    The first rank chooses, so that all have the same one even while the run goes on; where that training removes it
+    before it has been read, all choose again.
 
     Raises:
         CheckpointError: there is none, or it is damaged.
     """
+    while True:
+        path = _chosen(run, world)
+        try:
+            model, tokenizer = _read(path)
+            failed = None
+        except (AllearsError, OSError) as error:
+            failed = error
+        gone = failed is not None and not (path / "state.json").exists()
+        if any(world.gather(gone)):
+            continue
+        if failed is not None:
+            raise failed
+        return model.to(world.device).eval(), tokenizer, path
+
+
+def _chosen(run: Path, world: World) -> Path:
+    """The leader's choice; its error is raised on all ranks: none waits for another."""
     path: Path | AllearsError = run
     try:
         path = chosen(run) if world.leads else run
     except AllearsError as error:
         path = error
     path = world.from_leader(path)
-    if isinstance(path, AllearsError):  # on all ranks: none waits for another
+    if isinstance(path, AllearsError):
         raise path
+    return path
+
+
+def _read(path: Path) -> tuple[CtcModel, Tokenizer]:
     checkpoint.verify(path, optimizer=False)
     checkpoint.load_position(path)
     settings = build(RunSettings, read(str(path / "settings.yaml")), str(path / "settings.yaml"))
     tokenizer = Tokenizer.load(path / "tokenizer")
     model = settings.model.build(tokenizer.size)
     checkpoint.load_model(path, model)
-    return model.to(world.device).eval(), tokenizer, path
+    return model, tokenizer
 
 
 def evaluate(
