@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import random
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +18,7 @@ import pytest
 import soundfile
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 WORDS = {"low": 300.0, "mid": 700.0, "high": 1500.0, "top": 3000.0}  # Hz
 SHARED = Path(__file__).parent.parent.parent / "shared"
@@ -64,6 +67,92 @@ def command() -> Callable[..., subprocess.CompletedProcess[str]]:
     return allears
 
 
+@contextlib.contextmanager
+def trained_until(dataset: Path, run: Path, *more: object) -> Iterator[Training]:
+    """A training that is not waited for, killed with SIGKILL at the end of the block."""
+    with run.with_suffix(".log").open("w") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "allears", "train", "tiny", f"dataset={dataset}", "--out", run, *map(str, more)],
+            stdout=subprocess.DEVNULL,
+            stderr=log,
+            text=True,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+        )
+        try:
+            yield Training(run, process)
+        finally:
+            process.kill()
+            process.wait()
+
+
+class Training:
+    """A training in the background; what it says on stderr is in `said`."""
+
+    def __init__(self, run: Path, process: subprocess.Popen[str]) -> None:
+        self.run = run
+        self.process = process
+
+    def said(self) -> str:
+        return self.run.with_suffix(".log").read_text()
+
+    def steps(self) -> int:
+        """How many steps its metrics hold."""
+        metrics = self.run / "metrics.jsonl"
+        return sum('"loss"' in line for line in metrics.read_text().splitlines()) if metrics.exists() else 0
+
+    def wait_until(self, reached: Callable[[], object], pause: float = 0.02) -> None:
+        deadline = time.monotonic() + 120
+        while not reached():
+            assert time.monotonic() < deadline, self.said()
+            assert self.process.poll() is None, self.said()
+            time.sleep(pause)
+
+    def wait_for_steps(self, steps: int) -> None:
+        self.wait_until(lambda: self.steps() >= steps)
+
+
+@pytest.fixture(scope="session")
+def background() -> Callable[..., contextlib.AbstractContextManager[Training]]:
+    """See `trained_until`."""
+    return trained_until
+
+
+def started_as_ranks(store: Path, before: str, *arguments: object, size: int = 2) -> list[tuple[int, str]]:
+    """Run the command line as ``size`` ranks under a launcher that is not ours: exit code and stderr of each.
+
+    Args:
+        store: where they meet.
+        before: code that each runs first; it can look at ``os.environ["RANK"]``.
+        arguments: of the command line.
+        size: how many there are.
+    """
+    code = f"import os, sys\n{before}\nsys.argv[0] = 'allears'\nfrom allears.cli.main import main\nmain()"
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, "-c", code, *map(str, arguments)],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={
+                **os.environ,
+                "OMP_NUM_THREADS": "1",
+                "RANK": str(rank),
+                "WORLD_SIZE": str(size),
+                "ALLEARS_RENDEZVOUS": f"file://{store}",
+            },
+        )
+        for rank in range(size)
+    ]
+    said = [rank.communicate(timeout=120)[1] for rank in ranks]
+    return [(rank.returncode, errors) for rank, errors in zip(ranks, said, strict=True)]
+
+
+@pytest.fixture(scope="session")
+def as_ranks() -> Callable[..., list[tuple[int, str]]]:
+    """See `started_as_ranks`."""
+    return started_as_ranks
+
+
 def prepared(folder: Path, utterances: int, **how: Any) -> Path:
     """A dataset of tones in ``folder``."""
     from allears.corpora.find import find
@@ -102,3 +191,43 @@ SMALL: Sequence[str] = (
 def small() -> Sequence[str]:
     """See `SMALL`."""
     return SMALL
+
+
+LONG: Sequence[str] = (
+    *SMALL,
+    "training.steps=25",
+    "training.save_every=3",
+    "training.digests=true",
+    "training.average=false",
+)
+"""25 steps of ten an epoch; what is left by each is kept as digests."""
+
+
+@pytest.fixture(scope="session")
+def long() -> Sequence[str]:
+    """See `LONG`."""
+    return LONG
+
+
+@pytest.fixture(scope="session")
+def uninterrupted(dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run of `LONG` on one process, never stopped."""
+    run = tmp_path_factory.mktemp("uninterrupted") / "run"
+    allears("train", "tiny", f"dataset={dataset}", "--out", run, *LONG)
+    return run
+
+
+@pytest.fixture(scope="session")
+def resized(dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same on 4, 3, 1 and again 4 processes with 0, 2 and 4 loader threads, each but the last killed at some step.
+
+    None dies at a checkpoint alone: what was done since is done again.
+    """
+    run = tmp_path_factory.mktemp("resized") / "run"
+    draw = random.Random(4)
+    for processes, workers, (least, most) in ((4, 0, (4, 6)), (3, 2, (11, 13)), (1, 4, (17, 19))):
+        given = (*LONG, f"loader.workers={workers}", "--processes", processes)
+        with trained_until(dataset, run, *given) as training:
+            training.wait_for_steps(draw.randint(least, most))
+    allears("train", "tiny", f"dataset={dataset}", "--out", run, *LONG, "loader.workers=2", "--processes", 4)
+    return run

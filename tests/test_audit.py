@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,45 +14,28 @@ from allears.errors import CheckpointError
 
 if TYPE_CHECKING:
     import subprocess
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from pathlib import Path
 
     Command = Callable[..., subprocess.CompletedProcess[str]]
-
-
-@pytest.fixture(scope="module")
-def run(command: Command, dataset: Path, small: Sequence[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """25 steps of ten an epoch: to step 7 on four processes (checkpoint at 5), then on one, then on two."""
-    out = tmp_path_factory.mktemp("audited") / "run"
-    common = (
-        "train",
-        "tiny",
-        f"dataset={dataset}",
-        "--out",
-        out,
-        *small,
-        "training.save_every=5",
-        "training.average=false",
-    )
-    command(*common, "training.steps=7", "--processes", 4)
-    shutil.rmtree(out / "checkpoints" / "step-00000007")  # as if it had been killed before it could save
-    command(*common, "training.steps=12")
-    command(*common, "training.steps=25", "--processes", 2)
-    return out
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def test_a_run_that_was_killed_and_resized_is_complete_and_disjoint(command: Command, run: Path) -> None:
-    found = audit(run)
+@pytest.mark.case("transformers #40245")
+@pytest.mark.case("lhotse #1442")
+def test_a_run_that_was_killed_and_resized_is_complete_and_disjoint(command: Command, resized: Path) -> None:
+    found = audit(resized)
     assert found.problems == []
     assert (found.steps, found.epochs, found.rejected) == (25, 2, 0)
-    metrics = [line for line in lines(run / "metrics.jsonl") if "loss" in line]
+    metrics = [line for line in lines(resized / "metrics.jsonl") if "loss" in line]
     assert found.used == sum(line["utterances"] for line in metrics)
-    assert {line["step"] for line in lines(run / "ledger" / "rank-3.jsonl")} == set(range(5))
-    done = command("inspect", "ledger", run, "--json")
+    ranks = [{line["step"] for line in lines(path)} for path in (resized / "ledger").glob("rank-*.jsonl")]
+    shared = [sum(step in held for held in ranks) for step in range(25)]
+    assert [size for size, _ in groupby(shared)] == [4, 3, 1, 4]
+    done = command("inspect", "ledger", resized, "--json")
     assert json.loads(done.stdout.splitlines()[-1])["complete"] is True
 
 
@@ -64,9 +48,9 @@ def test_a_run_that_was_killed_and_resized_is_complete_and_disjoint(command: Com
     ],
 )
 def test_what_is_missing_or_doubled_is_named(
-    run: Path, tmp_path: Path, spoil: Callable[[dict[str, Any]], None], said: str
+    resized: Path, tmp_path: Path, spoil: Callable[[dict[str, Any]], None], said: str
 ) -> None:
-    copy = shutil.copytree(run, tmp_path / "run")
+    copy = shutil.copytree(resized, tmp_path / "run")
     path = copy / "ledger" / "rank-0.jsonl"
     spoiled = lines(path)
     spoil(next(line for line in spoiled if line["step"] == 3))
@@ -74,8 +58,8 @@ def test_what_is_missing_or_doubled_is_named(
     assert any(said in problem for problem in audit(copy).problems)
 
 
-def test_a_micro_batch_in_two_ledgers_is_named(command: Command, run: Path, tmp_path: Path) -> None:
-    copy = shutil.copytree(run, tmp_path / "run")
+def test_a_micro_batch_in_two_ledgers_is_named(command: Command, resized: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(resized, tmp_path / "run")
     ledgers = copy / "ledger"
     (ledgers / "rank-9.jsonl").write_text((ledgers / "rank-1.jsonl").read_text())
     done = command("inspect", "ledger", copy, fails=True)
@@ -83,8 +67,8 @@ def test_a_micro_batch_in_two_ledgers_is_named(command: Command, run: Path, tmp_
     assert "NOT complete" in done.stdout
 
 
-def test_a_run_without_a_ledger_says_so(run: Path, tmp_path: Path) -> None:
-    copy = shutil.copytree(run, tmp_path / "run")
+def test_a_run_without_a_ledger_says_so(resized: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(resized, tmp_path / "run")
     shutil.rmtree(copy / "ledger")
     with pytest.raises(CheckpointError, match="has no ledger"):
         audit(copy)

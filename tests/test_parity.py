@@ -31,6 +31,7 @@ def parity(command: Command, dataset: Path, out: Path, *given: str, fails: bool 
     return found
 
 
+@pytest.mark.case("NeMo #13744")
 def test_exact_has_the_same_bits_on_any_number_of_processes(
     command: Command, dataset: Path, small: Sequence[str], tmp_path: Path
 ) -> None:

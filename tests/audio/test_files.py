@@ -138,6 +138,7 @@ def test_a_wav_written_to_a_pipe_is_whole(tmp_path: Path) -> None:
     np.testing.assert_array_equal(read(str(tmp_path / "a.wav")), wanted)
 
 
+@pytest.mark.case("guide B (asked.md #14)")
 @pytest.mark.parametrize("value", [0, 7])
 def test_constant_samples_are_silence(tmp_path: Path, value: int) -> None:
     soundfile.write(tmp_path / "a.wav", np.full(8_000, value, dtype=np.int16), 8_000)

@@ -45,6 +45,8 @@ def heard(folder: str) -> list[Any]:
     return [{**json.loads(line), "confidence": None} for line in lines]
 
 
+@pytest.mark.case("transformers #15107")
+@pytest.mark.case("speechbrain #1582")
 def test_processes_and_batches_change_nothing(command: Command, trained: Path, dataset: Path) -> None:
     first = scored(trained, dataset, batch=16)
     texts = heard(first["folder"])

@@ -101,6 +101,9 @@ def test_every_utterance_has_a_hypothesis_in_the_collections_order(parts: Parts)
     assert not any(pair.problem for pair in found)
 
 
+@pytest.mark.case("transformers #15107")
+@pytest.mark.case("speechbrain #1582")
+@pytest.mark.case("wenet #842")
 def test_neither_batch_nor_number_of_processes_changes_a_hypothesis(parts: Parts) -> None:
     found = parts.heard()
     for limits in (BatchLimits(0.1), BatchLimits(utterances=1), BatchLimits(utterances=16)):
@@ -176,6 +179,7 @@ def test_pieces_are_heard_with_their_times(parts: Parts) -> None:
     assert together[2].text == ""
 
 
+@pytest.mark.case("guide B (asked.md #14)")
 def test_in_digital_silence_nothing_is_said(parts: Parts) -> None:
     with decoding(parts.model, LONE) as hear:
         found = stretches_of([piece(8000, level=0), piece(16000)], hear, parts.tokenizer, BatchLimits())

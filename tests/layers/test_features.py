@@ -152,6 +152,7 @@ def test_settings_foretell_the_number_of_frames(kind: str) -> None:
         assert features.shape[1] >= count
 
 
+@pytest.mark.case("guide B (asked.md #14)")
 @pytest.mark.parametrize("normalisation", ["utterance", "utterance_scalar"])
 @pytest.mark.parametrize("level", [0, 1, -500])
 @pytest.mark.parametrize("kind", KINDS)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,10 +16,13 @@ from allears.loading.loader import EpochPlans, Loader, LoaderSettings, StepWork
 from allears.loading.plan import PlanSettings, subtrees
 from allears.loading.tokens import token_counts
 from allears.text.tokenizer import Tokenizer, TokenizerSettings
+from allears.types import SAMPLE_RATE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from allears.types import Example
 
 PLACES = 4
 
@@ -54,6 +58,7 @@ def work(
     return list(Loader(plans, reader, places, start, stop, LoaderSettings(workers=workers, prefetch_steps=3)))
 
 
+@pytest.mark.case("espnet docs")
 @pytest.mark.parametrize("workers", [0, 1, 4])
 def test_starting_at_a_step_gives_what_coming_to_it_gives(
     parts: tuple[EpochPlans, ExampleReader, Collection], workers: int
@@ -66,6 +71,36 @@ def test_starting_at_a_step_gives_what_coming_to_it_gives(
         assert all(same(a, b) for a, b in zip(rest, whole[start:], strict=True))
 
 
+@pytest.mark.case("espnet docs")
+def test_going_on_among_a_million_utterances_takes_less_than_a_second(
+    parts: tuple[EpochPlans, ExampleReader, Collection], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In mid-epoch and after many epochs as at the start: one epoch is planned, just what is asked for is read."""
+    draw = np.random.default_rng(0)
+    lengths = (np.clip(np.exp(draw.normal(np.log(9.0), 0.6, 1_000_000)), 0.5, 30.0) * SAMPLE_RATE).astype(np.int64)
+    _, reader, collection = parts
+    read: list[int] = []
+
+    def example(utterance: int, epoch: int) -> Example:
+        read.append(utterance)
+        return ExampleReader.example(reader, utterance % len(collection), epoch)
+
+    monkeypatch.setattr(reader, "example", example)
+    seconds = {}
+    for start in (0, 20_000, 123_456):
+        plans = EpochPlans(lengths, np.full(len(lengths), 30, np.int32), PlanSettings(step_seconds=480), 3)
+        read.clear()
+        began = time.process_time()
+        item = next(iter(Loader(plans, reader, range(2), start, start + 1, LoaderSettings(workers=0))))
+        seconds[start] = time.process_time() - began
+        assert item.planned.step == start
+        assert item.planned.epoch == start // plans.steps_per_epoch
+        assert len(read) == sum(len(batch.utterances) for batch in item.batches if batch)
+    assert max(seconds.values()) < 1.0
+    assert start // plans.steps_per_epoch > 4
+
+
+@pytest.mark.case("lhotse #1442")
 @pytest.mark.parametrize("size", [2, 3, 4])
 def test_ranks_share_each_step_without_gap_or_overlap(
     parts: tuple[EpochPlans, ExampleReader, Collection], size: int
@@ -82,6 +117,7 @@ def test_ranks_share_each_step_without_gap_or_overlap(
     assert sorted(used) == list(range(len(parts[2])))
 
 
+@pytest.mark.case("lhotse #1442")
 def test_masks_change_with_the_epoch_and_not_with_the_batch(
     parts: tuple[EpochPlans, ExampleReader, Collection],
 ) -> None:

@@ -117,6 +117,7 @@ def test_a_tokenizer_of_the_data_itself_says_what_is_rare(dataset_of_scripts: Pa
     assert "'café' 1 times, 'высоко' 1 times" in said[1]
 
 
+@pytest.mark.case("icefall #135")
 def test_what_ctc_cannot_align_is_named_with_the_remedy(dataset_of_scripts: Path, tmp_path: Path) -> None:
     material, said = gathered(dataset_of_scripts, tmp_path, frames=12, kind="characters", minimum_count=1)
     assert ids(material) == ["u0", "u1", "u2", "u3", "u5"]

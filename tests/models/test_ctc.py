@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,6 +14,7 @@ from allears.loading.collate import collate
 from allears.models.conformer import ConformerSettings
 from allears.models.convolutional import ConvolutionalSettings
 from allears.models.ctc import CtcModel, EncoderSettings, ModelSettings
+from allears.text.tokenizer import ctc_frames
 from allears.types import Example
 
 if TYPE_CHECKING:
@@ -51,6 +53,7 @@ def model(settings: ModelSettings = SETTINGS) -> CtcModel:
     return made.eval()
 
 
+@pytest.mark.case("speechbrain #1582")
 @pytest.mark.parametrize("encoder", [SETTINGS.encoder, CONFORMER], ids=lambda encoder: str(encoder.kind))
 @pytest.mark.parametrize("normalisation", ["utterance", "utterance_scalar", "none"])
 @pytest.mark.parametrize("kind", ["kaldi_fbank", "log_mel_400_160", "log_mel_1024_256"])
@@ -105,6 +108,34 @@ def test_the_loss_is_that_of_every_path_written_out() -> None:
         token, blank = scores[0, :, int(one.tokens[0])].exp(), scores[0, :, 0].exp()
         expected = -(token[0] * blank[1] + blank[0] * token[1] + token[0] * token[1]).log()
         assert heard(batch).sums["ctc"].item() == pytest.approx(expected.item(), rel=1e-4)
+
+
+@pytest.mark.case("icefall #135")
+@pytest.mark.parametrize("encoder", [SETTINGS.encoder, CONFORMER], ids=lambda encoder: str(encoder.kind))
+@pytest.mark.parametrize("tokens", [[3], [3, 4, 5, 6, 7], [3, 3, 4, 4, 4]])
+def test_what_is_kept_for_its_frames_is_what_ctc_can_align(tokens: list[int], encoder: EncoderSettings) -> None:
+    settings = SETTINGS.model_copy(update={"encoder": encoder})
+    heard, target = model(settings), np.array(tokens, dtype=np.int32)
+    samples = np.arange(0, 12_000, 320)
+    kept = settings.output_frames(samples) >= ctc_frames(target)
+    with torch.no_grad():
+        losses = [heard(collate([replace(example(0, int(length)), tokens=target)])).sums["ctc"] for length in samples]
+    assert [loss.isfinite().item() for loss in losses] == kept.tolist()
+    assert 0 < kept.sum() < len(kept)
+
+
+@pytest.mark.case("guide B (asked.md #14)")
+@pytest.mark.parametrize("normalisation", ["utterance", "utterance_scalar", "global", "none"])
+def test_digital_silence_teaches_without_harm(normalisation: str) -> None:
+    """Beside speech, by itself, and with statistics of nothing but silence: its gradient is that of any sound."""
+    features = FeatureSettings.model_validate({"normalisation": normalisation})
+    heard = SETTINGS.model_copy(update={"features": features}).build(VOCABULARY)
+    heard.frontend.set_statistics(torch.full((80,), -15.9), torch.zeros(80))
+    silent = replace(EXAMPLES[0], waveform=np.zeros(16000, dtype=np.int16))
+    for batch in ([silent, EXAMPLES[1]], [silent]):
+        found = gradient(heard, [batch])
+        assert found.isfinite().all()
+        assert found.norm() < 10 * gradient(heard, [[EXAMPLES[0], EXAMPLES[1]]]).norm()
 
 
 def gradient(heard: CtcModel, groups: Sequence[Sequence[Example]]) -> torch.Tensor:

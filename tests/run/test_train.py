@@ -4,24 +4,31 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator  # type: ignore[import-untyped]
 
-from allears.errors import CheckpointError, SettingsError
+from allears.audit import audit
+from allears.errors import CheckpointError, SettingsError, TrainingError
+from allears.models.ctc import CtcModel
 from allears.run.recognise import load
 from allears.run.settings import RunSettings
 from allears.run.train import train
 from allears.settings import build, overridden
 from allears.training.average import average_folder, chosen
 from allears.training.checkpoint import best, checkpoints, load_position, read_tensors
+from allears.training.precision import SMALLEST
+from allears.types import Loss
 from allears.world import World
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
+
+    from allears.types import Batch
 
 ALONE = World(0, 1, 0, 1, torch.device("cpu"))
 
@@ -64,6 +71,7 @@ def test_half_precision_follows_float32(
     )
 
 
+@pytest.mark.case("FunASR (source)")
 def test_an_overflow_lowers_the_scale_and_the_step_is_run_again(trained: Callable[..., object], tmp_path: Path) -> None:
     run = tmp_path / "run"
     given = ("training.precision=fp16", "training.loss_scale=16777216")
@@ -75,8 +83,53 @@ def test_an_overflow_lowers_the_scale_and_the_step_is_run_again(trained: Callabl
     assert all(map(math.isfinite, steps(run, "grad_norm")))
     position = load_position(checkpoints(run)[-1])
     assert (position.loss_scale, position.steady) == (scales[-1], 6)
+    assert not (run / "quarantine.jsonl").exists()
+    assert audit(run).problems == []
     trained(run, *given, "training.steps=7")
     assert steps(run, "loss_scale")[6] == scales[-1]
+
+
+@pytest.mark.case("FunASR (source)")
+def test_a_gradient_that_overflows_at_every_scale_stops_the_run(
+    trained: Callable[..., object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Losses are finite, no scale helps: the step is not repeated, nor are all later ones skipped, for ever."""
+    forward, computed = CtcModel.forward, []
+
+    def steep(self: CtcModel, batch: Batch) -> Loss:
+        loss = forward(self, batch)
+        computed.append(len(batch.utterances))
+        return Loss({"ctc": loss.sums["ctc"] + (0 * self.output.bias).sum().sqrt()}, loss.counts)
+
+    monkeypatch.setattr(CtcModel, "forward", steep)
+    with pytest.raises(TrainingError, match=r"step 0: loss or gradient is not finite in any of its 4 micro-batches"):
+        trained(tmp_path / "run", "training.precision=fp16", "training.loss_scale=0.0009765625", "training.steps=6")
+    halvings = round(math.log2(0.0009765625 / SMALLEST))
+    once = sum(computed[:4])
+    assert len(computed) == 4 * (halvings + 1) + 4 + once  # each scale once, each micro-batch alone, each utterance
+
+
+@pytest.mark.case("wenet #1840")
+@pytest.mark.parametrize("precision", ["float32", "fp16"])
+def test_rate_moments_and_scale_go_on_where_they_were(
+    trained: Callable[..., object], tmp_path: Path, precision: str
+) -> None:
+    whole, again = tmp_path / "whole", tmp_path / "again"
+    kept = ("training.save_every=3", "training.keep=9", "training.digests=true", "training.average=false")
+    given = (f"training.precision={precision}", "training.loss_scale=16777216", "training.steps=8", *kept)
+    trained(whole, *given)
+    shutil.copytree(whole, again)
+    for step in (6, 8):
+        shutil.rmtree(again / "checkpoints" / f"step-{step:08d}")  # as if it had been killed before it could save
+    trained(again, *given)
+    found, wanted = (
+        [json.loads(line)["digests"] for line in (run / "digests.jsonl").read_text().splitlines()]
+        for run in (again, whole)
+    )
+    assert found == wanted  # by name
+    for key in ("loss", "applied", "learning_rate", "loss_scale"):
+        assert steps(again, key) == steps(whole, key)
+    assert load_position(checkpoints(again)[-1]) == load_position(checkpoints(whole)[-1])
 
 
 def test_precision_is_no_setting_to_change_on_the_way(trained: Callable[..., object], tmp_path: Path) -> None:

@@ -273,6 +273,8 @@ def bad_corpus(folder: Path) -> Corpus:
     return Corpus(folder, "pairs", [*utterances, Utterance("good", good, "again")], rejections)
 
 
+@pytest.mark.case("NeMo #8568")
+@pytest.mark.case("lhotse #1541")
 def test_every_reason_is_listed_and_counted(tmp_path: Path) -> None:
     summary = prepare(bad_corpus(tmp_path / "c"), tmp_path / "d", processes=2)
     index = Index.open(tmp_path / "d")

@@ -256,6 +256,7 @@ def test_a_style_is_named_in_the_settings() -> None:
         build(TokenizerSettings, {"text": "fancy"}, "test")
 
 
+@pytest.mark.case("icefall #135")
 @pytest.mark.parametrize(
     ("tokens", "frames"), [([], 0), ([5], 1), ([5, 6], 2), ([5, 5], 3), ([5, 5, 5], 5), ([5, 6, 6, 5, 5, 7], 8)]
 )

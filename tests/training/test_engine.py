@@ -91,6 +91,7 @@ def bits(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[int, str, str],
     return found
 
 
+@pytest.mark.case("NeMo #13744")
 @pytest.mark.parametrize("name", EMPTY)
 @pytest.mark.parametrize("size", SIZES[1:])
 def test_the_bits_do_not_depend_on_the_number_of_processes(bits: dict[Any, list[str]], size: int, name: str) -> None:

@@ -76,6 +76,7 @@ def member(run: Path, step: int, place: int) -> tuple[int, list[int]]:
     return line["used"][str(place)][1], line["used"][str(place)]
 
 
+@pytest.mark.case("NeMo #3825")
 def test_the_guilty_one_is_named_kept_and_left_out_and_the_rest_goes_on(
     trained: Callable[..., object], spoiled: set[int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -112,6 +113,7 @@ def test_the_guilty_one_is_named_kept_and_left_out_and_the_rest_goes_on(
     assert found.rejected == len(batch) + 1
 
 
+@pytest.mark.case("NeMo #3825")
 def test_the_step_is_that_of_a_run_in_which_the_micro_batch_is_empty(
     trained: Callable[..., object], spoiled: set[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
