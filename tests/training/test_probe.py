@@ -35,6 +35,7 @@ def trained(dataset: Path, small: Sequence[str]) -> Callable[..., dict[str, Any]
     return run
 
 
+@pytest.mark.case("icefall #910")
 def test_memory_that_does_not_suffice_is_found_before_the_first_step(
     dataset: Path, small: Sequence[str], tmp_path: Path
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -47,6 +48,7 @@ def train(
         arguments = ["train", config, *given, "--out", str(folder), *(["--json"] if as_json else [])]
         sys.exit(launch(arguments, processes))
     from allears.cli.ranks import as_rank
+    from allears.cluster.failure import FAILURES
     from allears.run.train import train as train_run
     from allears.stopping import STOPPED
 
@@ -59,5 +61,5 @@ def train(
                 say(f"the run is in {folder}; try it: allears evaluate {folder} DATASET")
             if as_json:
                 show_json(outcome)
-    if outcome["stopped"] and not launched():
+    if outcome["stopped"] and (not launched() or FAILURES in os.environ):  # another launcher would start it again
         sys.exit(STOPPED)

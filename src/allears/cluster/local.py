@@ -38,7 +38,7 @@ def launch(arguments: Sequence[str], processes: int) -> int:
     end within `GRACE_SECONDS`, and its own error is what is shown. SIGTERM and SIGUSR1 are passed on to all ranks.
 
     Returns:
-        The exit code: 0 when all ranks succeeded; `STOPPED` when they did after such a signal.
+        The exit code: 0 when all ranks succeeded; `STOPPED` when they saved and stopped after such a signal.
 
     Raises:
         SettingsError: ``processes`` is not positive.
@@ -54,7 +54,10 @@ def launch(arguments: Sequence[str], processes: int) -> int:
             _end(ranks, signal.SIGINT)
             raise
         if failed is None:
-            return STOPPED if passed_on else 0
+            return max(rank.returncode for rank in ranks)
+        if passed_on and ranks[failed].returncode == 128 + passed_on[0]:  # they had nothing to save
+            _end(ranks, signal.SIGTERM)
+            return ranks[failed].returncode
         time.sleep(0.2)  # an error on one rank makes others fail too; let the first one finish writing
         codes = [rank.poll() for rank in ranks]
         _end(ranks, signal.SIGTERM)
@@ -113,9 +116,9 @@ def _wait(ranks: list[subprocess.Popen[bytes]]) -> int | None:
     while True:
         codes = [rank.poll() for rank in ranks]
         for rank, code in enumerate(codes):
-            if code not in {None, 0}:
+            if code not in {None, 0, STOPPED}:
                 return rank
-        if all(code == 0 for code in codes):
+        if None not in codes:
             return None
         time.sleep(0.02)
 
