@@ -37,7 +37,7 @@ from allears.training.optimizer import with_state
 from allears.training.precision import LossScale, resolved
 from allears.training.probe import first_difference, rehearse
 from allears.training.quarantine import Quarantine
-from allears.training.reduction import build_reduce
+from allears.training.reduction import build_reduce, repeatable_kernels
 from allears.training.saver import BackgroundSaver, Saver
 from allears.training.step import Stepper
 from allears.types import SAMPLE_RATE
@@ -60,6 +60,8 @@ def train(settings: RunSettings, run: Path, world: World) -> dict[str, Any]:
     """
     agree(world, {**versions(), **dict(flat(settings.model_dump(mode="json")))})
     places = subtrees(settings.plan.micro_batches, world.size)[world.rank]
+    if settings.training.reduction == "exact" and world.device.type == "cuda":
+        repeatable_kernels()
     with ExitStack() as stack:
         if world.leads:
             stack.enter_context(locked(run, "training"))

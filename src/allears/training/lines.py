@@ -4,39 +4,39 @@ from __future__ import annotations
 
 import contextlib
 import json
-from typing import TYPE_CHECKING, Any, Self
+import math
+import os
+from typing import TYPE_CHECKING, Any, BinaryIO, Self
 
-from allears.files import writing, written
+from allears.files import writing
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
+_BLOCK = 1 << 16  # bytes
+
+
 class StepLines:
-    """A file of JSON lines, each with a ``step``; those of steps from ``start`` on, and broken ones, are removed first.
+    """A file of JSON lines, each with a ``step``, in their order; those of steps from ``start`` on are removed first.
+
+    Just the end of the file is read for that, however long the run has been.
 
     Raises:
         DataError: it cannot be written.
     """
 
     def __init__(self, path: Path, start: int) -> None:
-        kept = []
-        if path.exists():
-            for line in path.read_text(encoding="utf-8").splitlines():
-                try:
-                    if json.loads(line)["step"] < start:
-                        kept.append(line)
-                except (ValueError, KeyError, TypeError):
-                    continue  # the line that a kill cut short
-        with written(path) as file:
-            file.write("".join(f"{line}\n" for line in kept).encode())
         self._path = path
-        self._file = path.open("a", encoding="utf-8")
+        with writing(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = path.open("a+b")
+            self._file.truncate(_end(self._file, start))
 
     def add(self, line: dict[str, Any]) -> None:
         """Append a line; it is there for readers at once."""
         with writing(self._path):
-            self._file.write(json.dumps(line) + "\n")
+            self._file.write((json.dumps(line) + "\n").encode())
             self._file.flush()
 
     def __enter__(self) -> Self:
@@ -46,3 +46,29 @@ class StepLines:
         """Close the file."""
         with contextlib.suppress(OSError):  # a line that could not be written has been an error already
             self._file.close()
+
+
+def _end(file: BinaryIO, start: int) -> int:
+    """Where the last whole line of a step before ``start`` ends."""
+    end, tail = file.seek(0, os.SEEK_END), b""
+    while end > 0:
+        begin = max(end - _BLOCK, 0)
+        file.seek(begin)
+        tail, end = file.read(end - begin) + tail, begin
+        first = tail.find(b"\n") + 1 if begin else 0  # the line before may begin further ahead
+        if begin and not first:
+            continue
+        at = begin + len(tail)
+        for line in reversed(tail[first:].splitlines(keepends=True)):
+            if line.endswith(b"\n") and _step(line) < start:
+                return at
+            at -= len(line)
+        tail = tail[:first]
+    return 0
+
+
+def _step(line: bytes) -> float:
+    try:
+        return int(json.loads(line)["step"])
+    except (ValueError, KeyError, TypeError):
+        return math.inf  # not written to its end

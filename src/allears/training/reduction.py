@@ -11,6 +11,7 @@ Where they are not, each rank gets one shard from all, adds it along the tree, a
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Literal, Protocol
 
 import torch
@@ -40,6 +41,17 @@ def build_reduce(reduction: Reduction, world: World, micro_batches: int) -> Redu
     if len({len(leaf) for leaf in leaves}) == 1:
         return _Halving(world)
     return _Shards(world, leaves)
+
+
+def repeatable_kernels() -> None:
+    """Let CUDA compute the same bits each time; what cannot is named by `allears.training.probe`.
+
+    Source: torch's notes on reproducibility; cuBLAS takes its workspace's size from the environment when it starts.
+    """
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+    torch.backends.cudnn.benchmark = False
 
 
 def _all_reduce(flat: Tensor) -> None:
