@@ -27,7 +27,7 @@ LAYERS = (
     ("loading", "decoding"),
     ("training", "evaluation", "cluster", "pictures"),
     ("run",),
-    ("demo", "inspection", "audit", "parity", "replay"),
+    ("demo", "inspection", "audit", "parity", "replay", "bench"),
     ("configs",),
     ("cli",),
 )

@@ -12,6 +12,7 @@ import typer
 
 from allears import __version__
 from allears.cli.average import average
+from allears.cli.bench import train as bench_train
 from allears.cli.demo import demo
 from allears.cli.evaluate import evaluate
 from allears.cli.inspect import batch, ledger, quarantine, run, utterance
@@ -60,6 +61,11 @@ _inspect = typer.Typer(no_args_is_help=True, help="Pictures of an utterance, of 
 for _view in (utterance, batch, run, ledger, quarantine):
     _inspect.command()(_interruptible(_view))
 app.add_typer(_inspect, name="inspect")
+
+_bench = typer.Typer(no_args_is_help=True, help="What a training costs on this machine, and where its time goes.")
+_bench.callback()(lambda: None)  # a group, also as long as it has one command
+_bench.command("train")(_interruptible(bench_train))
+app.add_typer(_bench, name="bench")
 
 
 @app.callback(invoke_without_command=True)

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from allears.loading.material import Material
     from allears.models.ctc import CtcModel
     from allears.run.settings import RunSettings
+    from allears.training.reduction import Reduce, Reduction
     from allears.world import World
 
 _INITIAL = seeding.key("initial weights")
@@ -75,13 +76,13 @@ def train(settings: RunSettings, run: Path, world: World) -> dict[str, Any]:
             chosen(Path(settings.init_from.run))
         for source in settings.test.values():
             source.open()
-        told = _Training(settings, run, world, stack).to_the_end(places)
+        told = Training(settings, run, world, stack).to_the_end(places)
     tests = {} if told["stopped"] else {n: evaluate(run, part, n, world) for n, part in settings.test.items()}
     cpu = sum(world.gather(time.process_time()))
     return {"run": str(run), **told, "cpu_seconds": round(cpu, 3), **({"test": tests} if tests else {})}
 
 
-class _Training:
+class Training:
     """One training with everything that it joins, on one rank.
 
     Args:
@@ -124,9 +125,7 @@ class _Training:
             going_on = start < self.total
             journal = Metrics(self.run, start, training.tensorboard and going_on, training.digests)
         self.stack.enter_context(journal)
-        reader = self._reader(self.material.collection, learning=True)
-        cuda = self.world.device.type == "cuda"
-        loader = Loader(plans, reader, places, start, self.total, self.settings.loader, pin=cuda)
+        loader = self.loader(places, self.total)
         if start < self.total:
             self._probe(loader, len(places))
         with stopping.heeded():
@@ -162,6 +161,16 @@ class _Training:
         rates = outcome.validation.rates or self.validate().rates
         averaged = self.average() if training.average else {}
         return {**told, "validation": rates, **averaged}
+
+    def loader(self, places: range, stop: int) -> Loader:
+        """Work of ``places`` in the steps from where the run stands to before ``stop``."""
+        reader = self._reader(self.material.collection, learning=True)
+        cuda = self.world.device.type == "cuda"
+        return Loader(self.material.plans, reader, places, self.start.step, stop, self.settings.loader, pin=cuda)
+
+    def reduce_by(self, reduction: Reduction) -> None:
+        """Add gradients by ``reduction`` from the next step on; on all ranks."""
+        self.stepper.engine.use(*self._reduction(reduction))
 
     def validate(self) -> Validation:
         """Rates of each validation set, and the one of the first that selects; on all ranks."""
@@ -266,13 +275,12 @@ class _Training:
     def _stepper(self) -> Stepper:
         collection, settings = self.material.collection, self.settings
         start_scale = self.start.loss_scale or settings.training.loss_scale
-        world, reduction = self.world, settings.training.reduction
         most = settings.training.most_quarantined
-        quarantine = Quarantine(self.run, self.start.step, world, self.start.quarantined, most)
+        quarantine = Quarantine(self.run, self.start.step, self.world, self.start.quarantined, most)
         self.stack.enter_context(quarantine)
-        reduce = build_reduce(reduction, world, settings.plan.micro_batches) if world.size > 1 else None
+        reduce, tree = self._reduction(settings.training.reduction)
         return Stepper(
-            Engine(self.model, reduce, world.size, tree=reduction == "exact"),
+            Engine(self.model, reduce, self.world.size, tree),
             self.optimizer,
             self.world,
             settings.plan.micro_batches,
@@ -286,6 +294,11 @@ class _Training:
             stopping.asked,
             self.start.applied,
         )
+
+    def _reduction(self, reduction: Reduction) -> tuple[Reduce | None, bool]:
+        """How gradients are added over ranks, and whether those of a rank are added along the tree."""
+        world, micro_batches = self.world, self.settings.plan.micro_batches
+        return build_reduce(reduction, world, micro_batches) if world.size > 1 else None, reduction == "exact"
 
     def _probe(self, loader: Loader, places: int) -> None:
         """Find out on all ranks whether the largest micro-batches fit, and whether bits repeat; once for a setting."""

@@ -65,6 +65,10 @@ class Engine:
             for parameter in self._parameters:
                 parameter.register_post_accumulate_grad_hook(self._filled)  # type: ignore[no-untyped-call]
 
+    def use(self, reduce: Reduce | None, tree: bool) -> None:
+        """Add by ``reduce``, along the tree or not, from the next `begin` on; a lone rank stays one."""
+        self._reduce, self._tree = reduce, tree
+
     def _lay_out(self, ranks: int) -> None:
         """Give each parameter its place and each bucket its bounds, all divided by the number of ranks."""
         end = start = 0
