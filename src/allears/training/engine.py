@@ -2,13 +2,16 @@
 
 All gradients lie in one flat buffer, cut into buckets in the order in which backward fills them, with batch norm's sums
 behind them. A rank's micro-batches are added on a stack, as in a binary counter, so that they add along the step's
-fixed tree; during the last backward each bucket that is full goes to the reduction, always in the same order.
+fixed tree: each gradient as soon as backward has it, while the processor's cache still holds it. During the last
+backward each bucket that is full goes to the reduction, always in the same order.
 """
 
 from __future__ import annotations
 
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -24,10 +27,20 @@ if TYPE_CHECKING:
 BUCKET_BYTES = 25 << 20
 """Large enough for a network's full speed, small enough that the first one is full early; DDP's own default."""
 
+_SUMS = -1
+
 
 def objective(loss: Loss, planned: int) -> Tensor:
     """The scalar to differentiate: sums over planned counts of the whole step, so that gradients need only be added."""
     return torch.stack([value / max(planned, 1) for value in loss.sums.values()]).sum()
+
+
+@dataclass(frozen=True, eq=False)
+class _Buffer:
+    """A flat vector for all gradients; its views, one for each parameter in its shape, and batch norm's sums last."""
+
+    flat: Tensor
+    views: list[Tensor]
 
 
 class Engine:
@@ -51,19 +64,20 @@ class Engine:
         self._device = self._parameters[0].device
         self._places: list[slice] = []
         self._buckets: list[slice] = []
-        self._bucket_of: dict[int, int] = {}
+        self._bucket_of: list[int] = []
         self._lay_out(ranks)
-        self._pool: list[Tensor] = []
-        self._stack: list[Tensor] = []
-        self._flat: Tensor | None = None
+        self._pool: list[_Buffer] = []
+        self._stack: list[_Buffer] = []
+        self._lefts: list[_Buffer] = []
         self._count = 0
         self._final = False
+        self._missing: set[int] = set()
         self._waiting: list[int] = []
         self._sent: list[Future[None]] = []
         self._courier = _Courier(self._device) if reduce is not None else None
-        if reduce is not None:
-            for parameter in self._parameters:
-                parameter.register_post_accumulate_grad_hook(self._filled)  # type: ignore[no-untyped-call]
+        for number, parameter in enumerate(self._parameters):
+            reached = partial(self._reached, number)
+            parameter.register_post_accumulate_grad_hook(reached)  # type: ignore[no-untyped-call]
 
     def use(self, reduce: Reduce | None, tree: bool) -> None:
         """Add by ``reduce``, along the tree or not, from the next `begin` on; a lone rank stays one."""
@@ -74,7 +88,7 @@ class Engine:
         end = start = 0
         for parameter in self._parameters:
             self._places.append(slice(end, end + parameter.numel()))
-            self._bucket_of[id(parameter)] = len(self._buckets)
+            self._bucket_of.append(len(self._buckets))
             end += parameter.numel()
             if (end - start) * 4 >= BUCKET_BYTES:
                 start = end = self._close(start, end, ranks)
@@ -98,41 +112,49 @@ class Engine:
     def begin(self) -> None:
         """Begin a step; what may be left of an unfinished one is forgotten."""
         taken_sums(self.model, self._device)
-        self._pool += [flat for flat in (*self._stack, self._flat) if flat is not None]
-        self._stack, self._flat = [], None
+        self._pool += self._stack
+        self._stack = []
         self._count = 0
 
     def clean(self, final: bool) -> None:
-        """Make all gradients zero, for a micro-batch that is the ``final`` one of this rank or not."""
-        if self._flat is None or self._tree:
-            self._flat = self._pool.pop() if self._pool else self._new()
-            self._flat.zero_()
-            self._attach(self._flat)
+        """Forget the gradients, for a micro-batch that is the ``final`` one of this rank or not."""
+        if self._tree:
+            carried = len(self._stack) if final else (~self._count & (self._count + 1)).bit_length() - 1
+            self._lefts = self._stack[len(self._stack) - carried :][::-1]
+            if not self._lefts:
+                self._stack.append(self._buffer())
+            self._missing = set(range(len(self._parameters)))
+            for parameter in self._parameters:
+                parameter.grad = None  # backward then hands its own over, instead of adding it to zeros
+        elif self._count == 0:
+            self._stack.append(self._buffer())
+            self._stack[0].flat.zero_()
+            for parameter, view in zip(self._parameters, self._stack[0].views[:_SUMS], strict=True):
+                parameter.grad = view
         self._final = final
         if final:
             self._sent = []
-            self._waiting = [0] * len(self._buckets)
-            for bucket in self._bucket_of.values():
-                self._waiting[bucket] += 1
+            self._waiting = [self._bucket_of.count(bucket) for bucket in range(len(self._buckets))]
             if self._sums.stop > self._sums.start:
                 self._waiting[-1] = 1  # they come when the micro-batch is done
 
     def done(self) -> None:
         """Put the micro-batch, which may have been empty, to the others of this rank."""
-        assert self._flat is not None
-        if self._sums.stop > self._sums.start:
-            self._flat[self._sums] += taken_sums(self.model, self._device)
+        sums = taken_sums(self.model, self._device)
+        if self._tree:
+            nothing = torch.zeros((), device=self._device)
+            for number in self._missing:
+                self._parameters[number].grad = self._put(number, nothing)
+            self._put(_SUMS, sums)
+            if self._lefts:  # they are one now, the last of them
+                self._pool += self._lefts[:-1]
+                del self._stack[self._stack.index(self._lefts[-1]) + 1 :]
+        else:
+            self._stack[0].views[_SUMS].add_(sums)
         self._count += 1
         if self._final:
-            self._waiting = [0] * len(self._buckets)  # what backward has not reached stays zero
+            self._waiting = [0] * len(self._buckets)  # what backward has not reached is there too
             self._send()
-        elif self._tree:
-            whole, counted = self._flat, self._count
-            while counted % 2 == 0:
-                self._pool.append(whole)
-                whole = self._stack.pop().add_(whole)
-                counted //= 2
-            self._stack.append(whole)
 
     def finish(self) -> tuple[Tensor, float]:
         """Wait for all ranks; batch norm's sums of the whole step, and for how long this rank had to wait."""
@@ -141,36 +163,40 @@ class Engine:
             bucket.result()
         if self._courier is not None:
             self._courier.join()
-        result = self._stack[0] if self._stack else self._flat
-        assert result is not None
-        self._pool += [flat for flat in (*self._stack, self._flat) if flat is not None and flat is not result]
-        self._attach(result)
-        self._stack, self._flat = [result], None
-        return result[self._sums], time.monotonic() - began
+        return self._stack[0].views[_SUMS], time.monotonic() - began
 
-    def _new(self) -> Tensor:
-        return torch.zeros(self._buckets[-1].stop, device=self._device)
+    def _buffer(self) -> _Buffer:
+        if self._pool:
+            return self._pool.pop()
+        flat = torch.zeros(self._buckets[-1].stop, device=self._device)
+        views = [
+            flat[place].as_strided(parameter.shape, parameter.stride())
+            for parameter, place in zip(self._parameters, self._places, strict=True)
+        ]
+        return _Buffer(flat, [*views, flat[self._sums]])
 
-    def _attach(self, flat: Tensor) -> None:
-        """Let each parameter's gradient be its place in ``flat``, with the strides of the parameter."""
-        for parameter, place in zip(self._parameters, self._places, strict=True):
-            parameter.grad = flat[place].as_strided(parameter.shape, parameter.stride())
-
-    def _filled(self, parameter: Tensor) -> None:
-        """Backward has reached a parameter."""
+    def _reached(self, number: int, parameter: Tensor) -> None:
+        """Backward has the gradient of a parameter."""
+        if self._tree:
+            assert parameter.grad is not None
+            parameter.grad = self._put(number, parameter.grad)
+            self._missing.discard(number)
         if self._final:
-            self._waiting[self._bucket_of[id(parameter)]] -= 1
+            self._waiting[self._bucket_of[number]] -= 1
             self._send()
+
+    def _put(self, number: int, part: Tensor) -> Tensor:
+        """Put a micro-batch's part to those on its left in the tree, nearest first; the view that holds the sum."""
+        if not self._lefts:
+            return self._stack[-1].views[number].copy_(part)
+        for left in self._lefts:
+            part = left.views[number].add_(part)
+        return part
 
     def _send(self) -> None:
         """Hand on all buckets that are full, in their order: every rank has the same one."""
         while len(self._sent) < len(self._buckets) and self._waiting[len(self._sent)] == 0:
-            bucket = self._buckets[len(self._sent)]
-            assert self._flat is not None
-            whole = self._flat[bucket]
-            for left in reversed(self._stack):
-                whole = left[bucket].add_(whole)
-            self._sent.append(self._hand(whole))
+            self._sent.append(self._hand(self._stack[0].flat[self._buckets[len(self._sent)]]))
 
     def _hand(self, whole: Tensor) -> Future[None]:
         if self._courier is None or self._reduce is None:
