@@ -104,6 +104,17 @@ def test_the_backend_s_own_sum_has_other_bits(bits: dict[Any, list[str]]) -> Non
     assert bits[4, "fast", "full"] != bits[1, "fast", "full"]
 
 
+def test_another_reduction_can_be_used_from_any_step_on() -> None:
+    one = model()
+    engine = Engine(one, None, 1, tree=True)
+    found = []
+    for tree in (True, False, True, False):
+        engine.use(None, tree)
+        found.append(gradients(engine, one, range(PLACES), 0, EMPTY["gaps"]))
+    assert found[0] == found[2]
+    assert found[1] == found[3] != found[0]
+
+
 def test_alone_the_sum_is_that_of_autograd() -> None:
     one, plain = model(), model()
     engine = Engine(one, None, 1, tree=True)

@@ -20,8 +20,8 @@ def train(
     ),
     processes: str = typer.Option("1,2,4", help="Numbers of processes, one after another."),
     reduction: str = typer.Option("exact,fast", help="Reductions, in turns within the same processes."),
-    steps: int = typer.Option(4, min=1, help="Different steps in a block."),
-    rounds: int = typer.Option(10, min=1, help="Blocks of each reduction; one more goes before, to warm up."),
+    steps: int = typer.Option(4, help="Different steps in a block."),
+    rounds: int = typer.Option(10, help="Blocks of each reduction; one more goes before, to warm up."),
     out: Path = typer.Option(Path("runs/bench"), help="Folder of what is measured."),
     as_json: bool = typer.Option(False, "--json", help="Print a JSON object as the last line."),
 ) -> None:
@@ -43,6 +43,9 @@ def train(
         raise SettingsError(
             f"--processes must be numbers with commas between them, such as 1,2,4, not {processes!r}."
         ) from None
+    for option, number in (("--processes", min(worlds)), ("--steps", steps), ("--rounds", rounds)):
+        if number < 1:
+            raise SettingsError(f"{option} must be at least 1, not {number}.")
     given = [f"train.{item}" if item.startswith("dataset=") else item for item in overrides or []]
     settings, _ = settings_of(config, given)
     from allears.bench.train import known_reductions, measure, measure_worlds
@@ -54,8 +57,6 @@ def train(
         with as_rank() as world:
             measure(settings, world, reductions, steps, rounds, out)
         return
-    if min(worlds) < 1:
-        raise SettingsError(f"--processes must be at least 1, not {min(worlds)}.")
     for number in worlds:
         subtrees(settings.plan.micro_batches, number)  # whether there is work for each is said before they start
     options = ["--reduction", reduction, "--steps", str(steps), "--rounds", str(rounds), "--out", str(out)]
