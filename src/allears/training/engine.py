@@ -105,9 +105,8 @@ class Engine:
 
     def reserve(self, places: int) -> None:
         """Take the memory that steps of ``places`` micro-batches of this rank will need."""
-        most = max(n.bit_count() for n in range(places)) + 1 if self._tree else 1
-        there = len(self._pool) + len(self._stack) + (self._flat is not None)
-        self._pool += [self._new() for _ in range(most - there)]
+        most = max(n.bit_count() for n in range(0, places, 2)) + 1 if self._tree else 1
+        self._pool += [self._new() for _ in range(most - len(self._pool) - len(self._stack))]
 
     def begin(self) -> None:
         """Begin a step; what may be left of an unfinished one is forgotten."""
@@ -122,12 +121,12 @@ class Engine:
             carried = len(self._stack) if final else (~self._count & (self._count + 1)).bit_length() - 1
             self._lefts = self._stack[len(self._stack) - carried :][::-1]
             if not self._lefts:
-                self._stack.append(self._buffer())
+                self._stack.append(self._pool.pop() if self._pool else self._new())
             self._missing = set(range(len(self._parameters)))
             for parameter in self._parameters:
                 parameter.grad = None  # backward then hands its own over, instead of adding it to zeros
         elif self._count == 0:
-            self._stack.append(self._buffer())
+            self._stack.append(self._pool.pop() if self._pool else self._new())
             self._stack[0].flat.zero_()
             for parameter, view in zip(self._parameters, self._stack[0].views[:_SUMS], strict=True):
                 parameter.grad = view
@@ -165,9 +164,7 @@ class Engine:
             self._courier.join()
         return self._stack[0].views[_SUMS], time.monotonic() - began
 
-    def _buffer(self) -> _Buffer:
-        if self._pool:
-            return self._pool.pop()
+    def _new(self) -> _Buffer:
         flat = torch.zeros(self._buckets[-1].stop, device=self._device)
         views = [
             flat[place].as_strided(parameter.shape, parameter.stride())
