@@ -43,6 +43,7 @@ def test_exact_has_the_same_bits_on_any_number_of_processes(
     assert any(name.endswith("running_mean") for name in weights)
 
 
+@pytest.mark.case("transformers #40245")
 def test_a_run_that_stops_in_mid_epoch_and_goes_on_elsewhere_has_the_same_bits(
     command: Command, dataset: Path, small: Sequence[str], tmp_path: Path
 ) -> None:

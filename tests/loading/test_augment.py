@@ -28,6 +28,7 @@ def test_the_plan_knows_how_many_samples_are_read() -> None:
         assert lengths.sum() == pytest.approx(augmentation.expected(LENGTHS).sum(), rel=0.01)
 
 
+@pytest.mark.case("lhotse #1442")
 def test_each_speed_is_as_likely_and_drawn_by_seed_epoch_and_utterance() -> None:
     lengths = np.full(len(KEYS), 9_900)
     found, counts = np.unique(THREE.build(5).lengths(lengths, KEYS, 0), return_counts=True)

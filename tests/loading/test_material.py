@@ -129,6 +129,7 @@ def test_what_ctc_cannot_align_is_named_with_the_remedy(dataset_of_scripts: Path
     assert "u6" not in ids(gathered(dataset_of_scripts, tmp_path, frames=8, kind="words", minimum_count=1)[0])
 
 
+@pytest.mark.case("icefall #135")
 def test_what_could_be_used_at_some_speeds_only_is_used_in_no_epoch(dataset_of_scripts: Path, tmp_path: Path) -> None:
     how: dict[str, Any] = {"kind": "words", "minimum_count": 1}
     # u6 needs nine frames: it has them at the speed of 1, not at that of 1.1.

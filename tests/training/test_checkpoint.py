@@ -212,6 +212,7 @@ def test_the_newest_is_the_one_of_the_highest_step(tmp_path: Path) -> None:
     assert newest(tmp_path).name == "step-100000000"
 
 
+@pytest.mark.case("Lightning #688")
 def test_half_a_checkpoint_is_ignored_and_removed_by_the_next(tmp_path: Path) -> None:
     saved(tmp_path, 2)
     half = ["step-00000009.partial", "step-00000001.old.partial", "step-00000010", "step-00000011"]

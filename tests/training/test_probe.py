@@ -61,6 +61,7 @@ def test_memory_that_does_not_suffice_is_found_before_the_first_step(
     assert not (tmp_path / "metrics.jsonl").read_text()
 
 
+@pytest.mark.case("icefall #910")
 def test_the_heaviest_are_those_of_most_padded_frames_and_tokens() -> None:
     draw = np.random.default_rng(1)
     lengths, tokens = draw.integers(8000, 160000, 500), draw.integers(1, 90, 500).astype(np.int32)
