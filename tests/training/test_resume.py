@@ -109,7 +109,7 @@ def test_a_checkpoint_that_is_removed_while_somebody_reads_it_is_not_missed(
     run = tmp_path / "run"
     given = ("training.steps=100000", "training.save_every=1", "training.keep=1", "training.keep_best=0")
     with background(dataset, run, *small, *given) as training:
-        training.wait_for_steps(2)
+        training.wait_until(lambda: checkpoints(run))
         read: set[Path] = set()
         while len(read) < 20:
             read.add(load(run, ALONE)[2])
