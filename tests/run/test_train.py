@@ -72,12 +72,18 @@ def test_half_precision_follows_float32(
 
 
 @pytest.mark.case("FunASR (source)")
-def test_an_overflow_lowers_the_scale_and_the_step_is_run_again(trained: Callable[..., object], tmp_path: Path) -> None:
+def test_an_overflow_lowers_the_scale_and_the_step_is_run_again(
+    trained: Callable[..., object], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     run = tmp_path / "run"
     given = ("training.precision=fp16", "training.loss_scale=16777216")
     trained(run, *given, "training.steps=6")
     scales = steps(run, "loss_scale")
     assert scales[0] < 2**24
+    again = (
+        f"step 0: gradients overflowed in float16; it was run again with the loss scaled by {scales[0]:g} instead of"
+    )
+    assert f"{again} 1.67772e+07." in capsys.readouterr().err
     assert math.log2(scales[0]).is_integer()
     assert steps(run, "applied") == [1, 2, 3, 4, 5, 6]
     assert all(map(math.isfinite, steps(run, "grad_norm")))

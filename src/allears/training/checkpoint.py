@@ -75,8 +75,11 @@ def checkpoints(run: Path) -> list[Path]:
     folder = run / "checkpoints"
     if not folder.is_dir():
         return []
-    found = [path for path in folder.iterdir() if _NAME.fullmatch(path.name) and (path / CHECKSUMS).exists()]
-    return sorted(found, key=lambda path: int(path.name.removeprefix("step-")))
+    while True:
+        there = [path for path in folder.iterdir() if _NAME.fullmatch(path.name)]
+        found = [path for path in there if (path / CHECKSUMS).exists()]
+        if found or all(path.exists() for path in there):  # else a training has replaced them meanwhile
+            return sorted(found, key=lambda path: int(path.name.removeprefix("step-")))
 
 
 def newest(run: Path) -> Path:

@@ -148,7 +148,13 @@ def run_steps(
             got = time.monotonic()
             item = without(item, stepper.quarantine.utterances)  # noqa: PLW2901
             _tell_rejected(item)
+            scale = stepper.scale.value
             report, item = stepper.step(item, learning_rate.at(stepper.applied, total), got - waited)  # noqa: PLW2901
+            if stepper.world.leads and report.loss_scale < scale:
+                say(
+                    f"note: step {report.step}: gradients overflowed in float16; it was run again with the loss "
+                    f"scaled by {report.loss_scale:g} instead of {scale:g}."
+                )
             ledger.write(item)
             journal.write(report)
             if settings.digests and stepper.world.leads:
