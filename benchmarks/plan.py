@@ -20,7 +20,11 @@ from allears.loading.plan import PlanSettings, plan_epoch
 from allears.types import SAMPLE_RATE
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from numpy.typing import NDArray
+
+    Integers = NDArray[np.signedinteger[Any]]
 
 SEED = 1
 
@@ -50,13 +54,13 @@ class Figures:
     smallest: int
 
 
-def log_normal(utterances: int) -> NDArray[np.int64]:
+def log_normal(utterances: int) -> Integers:
     """Lengths in samples: median 9 s, sigma 0.6, from 0.5 to 30 s; much like read and spontaneous speech mixed."""
     seconds = np.exp(np.random.default_rng(0).normal(np.log(9.0), 0.6, utterances))
     return (np.clip(seconds, 0.5, 30.0) * SAMPLE_RATE).astype(np.int64)
 
 
-def allears_figures(lengths: NDArray[np.int64], micro_batches: int, micro_seconds: float) -> Figures:
+def allears_figures(lengths: Integers, micro_batches: int, micro_seconds: float) -> Figures:
     """Measure `plan_epoch`, the median of three."""
     settings = PlanSettings(step_seconds=micro_batches * micro_seconds, micro_batches=micro_batches)
     seconds = []
@@ -70,7 +74,7 @@ def allears_figures(lengths: NDArray[np.int64], micro_batches: int, micro_second
     return figures(statistics.median(seconds), lengths, batches, after, micro_batches)
 
 
-def lhotse_figures(lengths: NDArray[np.int64], micro_batches: int, micro_seconds: float) -> Figures:
+def lhotse_figures(lengths: Integers, micro_batches: int, micro_seconds: float) -> Figures:
     """Measure one pass over Lhotse's sampler, its batches dealt to devices in the order in which they come."""
     from lhotse import CutSet, MonoCut
     from lhotse.dataset import DynamicBucketingSampler
@@ -92,9 +96,9 @@ def lhotse_figures(lengths: NDArray[np.int64], micro_batches: int, micro_seconds
 
 def figures(
     seconds: float,
-    lengths: NDArray[np.int64],
-    batches: list[NDArray[np.int64]],
-    after: list[NDArray[np.int64]],
+    lengths: Integers,
+    batches: list[Integers],
+    after: list[Integers],
     micro_batches: int,
 ) -> Figures:
     """Judge ``batches`` (utterances of each), with those of the next epoch in ``after``."""
@@ -116,7 +120,7 @@ def figures(
     )
 
 
-def met_again(batches: list[NDArray[np.int64]], after: list[NDArray[np.int64]], utterances: int) -> float:
+def met_again(batches: list[Integers], after: list[Integers], utterances: int) -> float:
     """Share of neighbouring pairs inside ``batches`` that share a batch in ``after``."""
     home = np.full(utterances, -1)
     for number, batch in enumerate(after):

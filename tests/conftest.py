@@ -176,6 +176,27 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return prepared(tmp_path_factory.mktemp("tones"), 160)
 
 
+@pytest.fixture(scope="session")
+def of_lengths() -> Callable[[Any], Any]:
+    """What a plan needs to know of a collection: utterances of so many samples, without audio or text."""
+    from allears.loading.collection import Column
+
+    class OfLengths:
+        def __init__(self, lengths: Any) -> None:
+            self.columns = {"samples": lengths, "keys": np.arange(len(lengths), dtype=np.uint64)}
+
+        def column(self, name: str) -> Column:
+            return Column([(self.columns[name], range(len(self)))])
+
+        def __len__(self) -> int:
+            return len(self.columns["keys"])
+
+        def forget(self) -> None:
+            """Nothing is mapped."""
+
+    return OfLengths
+
+
 SMALL: Sequence[str] = (
     "plan.step_seconds=24",
     "plan.micro_batches=4",

@@ -146,14 +146,18 @@ def read_json(path: Path) -> Any:
 
 
 @contextlib.contextmanager
-def locked(folder: Path, purpose: str) -> Iterator[None]:
-    """Hold ``folder`` for one process; a second one gets a `DataError` at once. A dead holder's lock is free."""
+def locked(folder: Path, purpose: str, wait: bool = False) -> Iterator[None]:
+    """Hold ``folder`` for one process. A dead holder's lock is free.
+
+    Raises:
+        DataError: another process holds it, and this one shall not wait.
+    """
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
     try:
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise DataError(
                 f"{folder} is in use: another process is {purpose} there; wait for it or choose another folder."
@@ -163,11 +167,11 @@ def locked(folder: Path, purpose: str) -> Iterator[None]:
         os.close(descriptor)
 
 
-def digest(*parts: bytes | str) -> str:
-    """SHA-256 over ``parts``, each preceded by its length so that boundaries count; 64 hex digits."""
+def digest(*parts: bytes | str | memoryview) -> str:
+    """SHA-256 over ``parts``, each preceded by its length in bytes so that boundaries count; 64 hex digits."""
     total = hashlib.sha256()
     for part in parts:
-        data = part.encode() if isinstance(part, str) else part
-        total.update(len(data).to_bytes(8, "little"))
+        data = memoryview(part.encode() if isinstance(part, str) else part)
+        total.update(data.nbytes.to_bytes(8, "little"))
         total.update(data)
     return total.hexdigest()

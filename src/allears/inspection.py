@@ -24,7 +24,6 @@ from allears.run.settings import RunSettings, settings_of
 from allears.text.normalise import normalise
 from allears.text.tokenizer import Tokenizer
 from allears.training import checkpoint
-from allears.types import SAMPLE_RATE
 from allears.world import World
 
 if TYPE_CHECKING:
@@ -96,7 +95,7 @@ def utterance(dataset: Path, name: str, config: str, run: Path | None, epoch: in
             model.frontend.set_statistics(
                 *feature_statistics(collection, plain, model.frontend, _ALONE, STATISTICS_HOURS)
             )
-            kind += f" (measured on {min(STATISTICS_HOURS, _hours(collection)):.2g} h of this dataset)"
+            kind += f" (measured on {min(STATISTICS_HOURS, collection.seconds / 3600):.2g} h of this dataset)"
         before, after = plain.example(number, epoch), drawn.example(number, epoch)
     text = collection.text(number)
     return hear(
@@ -111,10 +110,6 @@ def utterance(dataset: Path, name: str, config: str, run: Path | None, epoch: in
         epoch=epoch,
         kind=kind,
     )
-
-
-def _hours(collection: Collection) -> float:
-    return int(collection.lengths.sum()) / SAMPLE_RATE / 3600
 
 
 def batch(place: str, dataset: Path | None, split: str | None, step: int, overrides: Sequence[str] = ()) -> PlannedStep:

@@ -23,10 +23,13 @@ def key(name: str) -> int:
 
 
 def _finalise(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """SplitMix64's finaliser, elementwise: every output bit depends on every input bit."""
-    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return words ^ (words >> np.uint64(31))
+    """SplitMix64's finaliser, elementwise and in place: every output bit depends on every input bit."""
+    words ^= words >> np.uint64(30)
+    words *= np.uint64(0xBF58476D1CE4E5B9)
+    words ^= words >> np.uint64(27)
+    words *= np.uint64(0x94D049BB133111EB)
+    words ^= words >> np.uint64(31)
+    return words
 
 
 def hashed(keys: NDArray[np.uint64], *context: int) -> NDArray[np.uint64]:
@@ -34,7 +37,9 @@ def hashed(keys: NDArray[np.uint64], *context: int) -> NDArray[np.uint64]:
     state = np.zeros(1, dtype=np.uint64)
     for word in context:
         state = _finalise(state + _GOLDEN + np.uint64(word & 0xFFFFFFFFFFFFFFFF))
-    return _finalise(_finalise(keys + _GOLDEN) ^ state)
+    words = _finalise(keys + _GOLDEN)
+    words ^= state
+    return _finalise(words)
 
 
 def uniform(keys: NDArray[np.uint64], *context: int) -> NDArray[np.float64]:

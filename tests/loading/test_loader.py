@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,18 +8,18 @@ import torch
 
 from allears.errors import DatasetError
 from allears.layers.augment import SpecAugmentSettings
-from allears.loading import loader
 from allears.loading.augment import AugmentSettings
-from allears.loading.collection import Collection, SourceSettings
+from allears.loading.collection import Collection, Column, SourceSettings
+from allears.loading.epochs import EpochPlans
 from allears.loading.example import ExampleReader
-from allears.loading.loader import EpochPlans, Loader, LoaderSettings, StepWork
+from allears.loading.loader import Loader, LoaderSettings, StepWork
 from allears.loading.plan import EpochPlan, PlanSettings, plan_epoch, subtrees
 from allears.loading.tokens import token_counts
 from allears.text.tokenizer import Tokenizer, TokenizerSettings
 from allears.types import SAMPLE_RATE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from allears.types import Example
@@ -34,7 +33,7 @@ def parts(dataset: Path, request: pytest.FixtureRequest) -> Iterator[tuple[Epoch
     collection = Collection.open([SourceSettings(dataset=str(dataset))])
     tokenizer, _ = Tokenizer.train([collection.text(n) for n in range(len(collection))], TokenizerSettings(pieces=16))
     counts = token_counts(collection, tokenizer)
-    plans = EpochPlans(collection, counts[:, 0], PlanSettings(step_seconds=24, micro_batches=PLACES), 3, augment)
+    plans = EpochPlans(collection, counts, PlanSettings(step_seconds=24, micro_batches=PLACES), 3, augment)
     with ExampleReader(collection, tokenizer, 3, SpecAugmentSettings(), augment) as reader:
         yield plans, reader, collection
 
@@ -74,7 +73,9 @@ def test_starting_at_a_step_gives_what_coming_to_it_gives(
 
 @pytest.mark.case("espnet docs")
 def test_going_on_among_a_million_utterances_plans_one_epoch_and_reads_one_step(
-    parts: tuple[EpochPlans, ExampleReader, Collection], monkeypatch: pytest.MonkeyPatch
+    parts: tuple[EpochPlans, ExampleReader, Collection],
+    of_lengths: Callable[..., Collection],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """In mid-epoch and after many epochs as at the start: one epoch is planned, just what is asked for is read."""
     draw = np.random.default_rng(0)
@@ -93,10 +94,10 @@ def test_going_on_among_a_million_utterances_plans_one_epoch_and_reads_one_step(
         planned.append(given[3])
         return plan_epoch(*given)
 
-    monkeypatch.setattr(loader, "plan_epoch", plan)
-    many: Any = SimpleNamespace(lengths=lengths, keys=np.arange(len(lengths), dtype=np.uint64))
+    monkeypatch.setattr("allears.loading.epochs.plan_epoch", plan)
+    counts = Column([(np.full((len(lengths), 3), 30, np.int32), range(len(lengths)))])
     for start in (0, 20_000, 123_456):
-        plans = EpochPlans(many, np.full(len(lengths), 30, np.int32), PlanSettings(step_seconds=480), 3)
+        plans = EpochPlans(of_lengths(lengths), counts, PlanSettings(step_seconds=480), 3)
         read.clear()
         planned.clear()
         item = next(iter(Loader(plans, reader, range(2), start, start + 1, LoaderSettings(workers=0))))

@@ -12,7 +12,7 @@ import pytest
 
 from allears import seeding
 from allears.errors import DatasetError
-from allears.manifest.index import Index, Row, ShardFile, write
+from allears.manifest.index import Index, Row, Rows, ShardFile, chosen, taken, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,11 +45,20 @@ def test_round_trip(tmp_path: Path) -> None:
 def test_rows_of_a_split(tmp_path: Path) -> None:
     write(tmp_path, ROWS, "pcm16", SHARDS)
     index = Index.open(tmp_path)
-    assert index.rows("train").tolist() == [0, 2]
-    assert index.rows(None).tolist() == [0, 1, 2]
-    assert index.rows("test").dtype == np.int64
+    assert list(index.rows("train")) == [0, 2]
+    assert index.rows(None) == range(3)
+    assert index.rows("test") == range(1, 2)
     with pytest.raises(DatasetError, match=r"no split 'dev'; it has train, test"):
         index.rows("dev")
+
+
+@pytest.mark.parametrize("where", [[1, 1, 1, 1], [0, 1, 1, 0], [1, 0, 1, 1], [0, 0, 0, 0]])
+@pytest.mark.parametrize("rows", [range(5, 9), np.array([2, 3, 7, 9], dtype=np.int32)])
+def test_chosen_rows_are_a_stretch_where_they_can_be(rows: Rows, where: list[int]) -> None:
+    found = chosen(rows, np.array(where, dtype=bool))
+    assert list(found) == [row for row, wanted in zip(rows, where, strict=True) if wanted]
+    assert isinstance(found, range) == (isinstance(rows, range) and where != [1, 0, 1, 1])
+    assert taken(np.arange(0, 100, 10), found).tolist() == [10 * row for row in found]
 
 
 @pytest.mark.parametrize("i", [-1, 3])
@@ -78,7 +87,7 @@ def test_an_empty_index(tmp_path: Path) -> None:
     write(tmp_path, [], "pcm16", [])
     index = Index.open(tmp_path)
     assert len(index) == 0
-    assert index.rows(None).tolist() == []
+    assert index.rows(None) == range(0)
 
 
 def test_a_million_rows_open_in_milliseconds(tmp_path: Path) -> None:

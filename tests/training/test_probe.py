@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 import torch
 
+from allears.loading.collection import Collection, Column
+from allears.loading.epochs import EpochPlans
 from allears.loading.heaviest import heaviest
 from allears.loading.plan import PlanSettings
 from allears.run.settings import RunSettings
@@ -62,17 +64,12 @@ def test_memory_that_does_not_suffice_is_found_before_the_first_step(
 
 
 @pytest.mark.case("icefall #910")
-def test_the_heaviest_are_those_of_most_padded_frames_and_tokens() -> None:
+def test_the_heaviest_are_those_of_most_padded_frames_and_tokens(of_lengths: Callable[..., Collection]) -> None:
     draw = np.random.default_rng(1)
     lengths, tokens = draw.integers(8000, 160000, 500), draw.integers(1, 90, 500).astype(np.int32)
 
-    class Part:
-        def __init__(self) -> None:
-            self.lengths, self.keys = lengths, np.arange(500, dtype=np.uint64)
-
-    from allears.loading.loader import EpochPlans
-
-    plans = EpochPlans(Part(), tokens, PlanSettings(step_seconds=80, micro_batches=4), 0)  # type: ignore[arg-type]
+    counts, settings = Column([(tokens[:, None], range(500))]), PlanSettings(step_seconds=80, micro_batches=4)
+    plans = EpochPlans(of_lengths(lengths), counts, settings, 0)
     step = plans.steps_per_epoch + 3
     plan, epoch, _ = plans.at(step)
     places = [(epoch * plan.steps + at, place) for at in range(plan.steps) for place in range(4)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Literal
 
 import torch
@@ -67,7 +67,13 @@ class FeatureSettings(Settings):
 
     def frames(self, samples: NDArray[np.int64]) -> NDArray[np.int64]:
         """Frames of utterances of ``samples`` [n]."""
-        return _KINDS[self.kind]().frames(samples)
+        return _counting(self.kind).frames(samples)
+
+
+@cache
+def _counting(kind: str) -> MelFeatures:
+    """Features of a kind, only to count frames by: millions of utterances are counted in many parts."""
+    return _KINDS[kind]()
 
 
 class Frontend(nn.Module):

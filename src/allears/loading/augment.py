@@ -50,6 +50,11 @@ class Augmentation:
         self._rates = np.array([rate_of(speed) for speed in settings.speed] or [SAMPLE_RATE], dtype=np.int64)
         self._seed = seed
 
+    @property
+    def changes_lengths(self) -> bool:
+        """Whether an utterance may become longer or shorter."""
+        return bool((self._rates != SAMPLE_RATE).any())
+
     def lengths(self, lengths: Integers, keys: NDArray[np.uint64], epoch: int) -> Integers:
         """Samples [n] in ``epoch`` of utterances of ``lengths`` [n] and ``keys`` [n]: exactly what `waveform` gives."""
         return length_at(lengths, self._drawn(keys, epoch))

@@ -52,13 +52,14 @@ class ExampleReader:
             DatasetError: its shard cannot be read.
         """
         part, row = self._collection.place(utterance)
-        key = int(self._collection.keys[utterance])
+        index, _ = self._collection.parts[part]
+        key = int(index.keys[row])
         generator = seeding.generator(self._seed, epoch, key)
         bands = self._bands
         return Example(
             utterance,
             self._augmentation.waveform(decode(self._readers[part].segment(row)), key, epoch),
-            self._tokenizer.encode(self._collection.parts[part][0].text(row)),
+            self._tokenizer.encode(index.text(row)),
             draw_bands(bands.frequency_masks, bands.frequency_width, generator),
             draw_bands(bands.time_masks, bands.time_width, generator),
         )

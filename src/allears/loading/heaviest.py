@@ -7,21 +7,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from allears.loading.loader import EpochPlans
+    from allears.loading.epochs import EpochPlans, Figures
 
 
 def heaviest(plans: EpochPlans, step: int) -> tuple[tuple[int, int], tuple[int, int]]:
     """(step, place) of the two, in the epoch that holds plan step ``step``: of most frames, and of most tokens."""
-    plan, epoch, inside = plans.at(step)
-    counts = np.diff(plan.offsets)
+    plan, number, inside = plans.at(step)
+    epoch = plans.epoch(number)
 
-    def place_of(values: NDArray[np.integer]) -> tuple[int, int]:
-        longest = np.zeros(len(counts), dtype=np.int64)
-        filled = counts > 0
-        longest[filled] = np.maximum.reduceat(values, plan.offsets[:-1][filled])
-        first, place = divmod(int(np.argmax(counts * longest)), plan.micro_batches)
+    def place_of(longest: Figures) -> tuple[int, int]:
+        first, place = divmod(int(np.argmax(np.diff(plan.offsets) * longest)), plan.micro_batches)
         return step - inside + first, place
 
-    return place_of(plans.lengths(plan.utterances, epoch)), place_of(plans.token_counts(plan.utterances))
+    return place_of(epoch.longest), place_of(epoch.most_tokens)

@@ -15,20 +15,15 @@ from typing import TYPE_CHECKING
 from pydantic import Field
 
 from allears.errors import AudioError
-from allears.loading.augment import AugmentSettings
 from allears.loading.collate import collate
-from allears.loading.plan import EpochPlan, PlanSettings, plan_epoch, steps_per_epoch
 from allears.settings import Settings
-from allears.types import SAMPLE_RATE, Batch, Example, Rejection
+from allears.types import Batch, Example, Rejection
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from collections.abc import Set as AbstractSet
 
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from allears.loading.collection import Collection
+    from allears.loading.epochs import EpochPlans, Planned
     from allears.loading.example import ExampleReader
 
 
@@ -42,89 +37,6 @@ class LoaderSettings(Settings):
 
     workers: int = Field(default=1, ge=0, le=256)
     prefetch_steps: int = Field(default=4, ge=1, le=1000)
-
-
-@dataclass(frozen=True, slots=True)
-class Planned:
-    """What the plan says of one step, the same on all ranks."""
-
-    step: int
-    epoch: int
-    utterances: int
-    tokens: int
-    audio_seconds: float
-    padding: float
-
-
-class EpochPlans:
-    """The plan of every step of a training over usable utterances.
-
-    Args:
-        collection: the utterances.
-        tokens: target tokens of each [n].
-        settings: what a step is.
-        seed: of the run.
-        augment: what changes their lengths from epoch to epoch; none changes nothing.
-    """
-
-    def __init__(
-        self,
-        collection: Collection,
-        tokens: NDArray[np.int32],
-        settings: PlanSettings,
-        seed: int,
-        augment: AugmentSettings | None = None,
-    ) -> None:
-        self._collection = collection
-        self._tokens = tokens
-        self._settings = settings
-        self._seed = seed
-        self._augmentation = (augment or AugmentSettings()).build(seed)
-        self._epoch = -1
-        self._plan: EpochPlan | None = None
-        # The same every epoch; the bound on utterances holds whatever is drawn.
-        weighed = self._augmentation.longest if settings.max_utterances else self._augmentation.expected
-        self.steps_per_epoch = steps_per_epoch(weighed(collection.lengths), settings)
-
-    def at(self, step: int) -> tuple[EpochPlan, int, int]:
-        """The plan that holds a step, its epoch, and the step's number in it."""
-        epoch, inside = divmod(step, self.steps_per_epoch)
-        if self._plan is None or epoch != self._epoch:
-            lengths = self._augmentation.lengths(self._collection.lengths, self._collection.keys, epoch)
-            self._plan = plan_epoch(lengths, self._settings, self._seed, epoch, self.steps_per_epoch)
-            self._epoch = epoch
-        return self._plan, epoch, inside
-
-    def lengths(self, utterances: NDArray[np.int64], epoch: int) -> NDArray[np.int64]:
-        """Samples [n] of ``utterances`` [n] as they are heard in ``epoch``."""
-        collection = self._collection
-        return self._augmentation.lengths(collection.lengths[utterances], collection.keys[utterances], epoch)
-
-    def token_counts(self, utterances: NDArray[np.int64]) -> NDArray[np.int32]:
-        """Target tokens of each of ``utterances`` [n]."""
-        return self._tokens[utterances]
-
-    def tokens(self, utterances: NDArray[np.int64]) -> int:
-        """Target tokens of ``utterances`` [n] together."""
-        return int(self._tokens[utterances].sum())
-
-    def planned(self, step: int) -> Planned:
-        """Counts of a whole step, over all ranks."""
-        plan, epoch, inside = self.at(step)
-        utterances = plan.step(inside)
-        samples = padded = 0
-        for place in range(plan.micro_batches):
-            lengths = self.lengths(plan.micro_batch(inside, place), epoch)
-            samples += int(lengths.sum())
-            padded += len(lengths) * int(lengths.max(initial=0))
-        return Planned(
-            step,
-            epoch,
-            len(utterances),
-            self.tokens(utterances),
-            samples / SAMPLE_RATE,
-            1.0 - samples / max(padded, 1),
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +131,8 @@ class Loader:
         return self._work(planned, made)
 
     def _members(self, step: int) -> tuple[Planned, list[list[int]]]:
-        """Utterances of each of this rank's places."""
+        """Utterances of each of this rank's places; the plan for half an epoch later is begun."""
+        self._plans.begin(min(step + self._plans.steps_per_epoch // 2, self._range[-1]))
         plan, _, inside = self._plans.at(step)
         return self._plans.planned(step), [plan.micro_batch(inside, place).tolist() for place in self._places]
 
@@ -236,6 +149,7 @@ class Loader:
                 examples.append(self._reader.example(utterance, epoch))
             except AudioError as error:
                 rejected.append(Rejection(self._reader.id(utterance), error.reason, str(error)))
+        self._plans.forget()
         if not examples:
             return None, rejected
         batch = collate(examples)

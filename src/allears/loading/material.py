@@ -11,9 +11,10 @@ import numpy as np
 
 from allears.errors import PlanError
 from allears.loading.collection import Collection
-from allears.loading.loader import EpochPlans
-from allears.loading.plan import PlanSettings, limits
+from allears.loading.epochs import EpochPlans
+from allears.loading.plan import PlanSettings, blocks, limits
 from allears.loading.tokens import token_counts
+from allears.manifest.index import Index
 from allears.text.tokenizer import Tokenizer, TokenizerSettings
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from allears.loading.augment import Augmentation, AugmentSettings
-    from allears.loading.collection import SourceSettings
+    from allears.loading.collection import Column, SourceSettings
     from allears.world import World
 
     Frames = Callable[[NDArray[np.int64]], NDArray[np.int64]]
@@ -75,7 +76,7 @@ def gather(
     if not train:
         raise PlanError("train is empty: name a prepared dataset, such as dataset=PATH on the command line.")
     for source in train:
-        splits = source.open()[0].splits
+        splits = Index.open(Path(source.dataset)).splits
         if source.split is None and len(splits) > 1:
             tell(f"all splits of {source.dataset} are used: {', '.join(splits)}; name one, as in train.split=train.")
     collection = Collection.open(train)
@@ -93,8 +94,10 @@ def gather(
     counts = token_counts(collection, made)
     augmentation = augment.build(seed)
     usable = _usable(collection, counts, plan, tokenizer.most_unknown, made, output_frames, augmentation, tell)
-    collection, counts = collection.only(usable), counts[usable]
-    return Material(collection, EpochPlans(collection, counts[:, 0], plan, seed, augment), held, made)
+    collection = collection.only(usable)
+    shared = folder / "plan" if world.local_size > 1 else None
+    plans = EpochPlans(collection, token_counts(collection, made), plan, seed, augment, shared)
+    return Material(collection, plans, held, made)
 
 
 def _make_tokenizer(
@@ -112,7 +115,7 @@ def _make_tokenizer(
 
 def _usable(
     collection: Collection,
-    counts: NDArray[np.int32],
+    counts: Column,
     plan: PlanSettings,
     most_unknown: float,
     tokenizer: Tokenizer,
@@ -121,37 +124,47 @@ def _usable(
     tell: Callable[[str], None],
 ) -> NDArray[np.bool_]:
     """Which utterances [n] can be trained on."""
-    tokens, frames, unknown = counts.T
-    limited = limits(collection.lengths, plan, augmentation.longest(collection.lengths))
-    usable = limited.usable
-    if (usable & (unknown > 0)).any():
-        tell(_strange(collection, usable & (unknown > 0), tokenizer))
-    left_out = [f"{number:,} are {rule}" for rule, number in limited.left_out.items() if number]
-    for why, remedy, at in (
-        ("without a token left of their text", "", tokens == 0),
-        (
-            f"of more unknown tokens than tokenizer.most_unknown ({most_unknown:g} of all) allows",
-            "use a tokenizer made from more texts like these, or raise that",
-            ~np.bool_(tokenizer.writes_bytes) & (unknown > most_unknown * tokens),
-        ),
-        (
-            "of more tokens than the model has frames, so that CTC cannot align them",
-            "use a tokenizer of fewer and longer tokens, such as words or more pieces, or a model that subsamples less",
-            output_frames(augmentation.shortest(collection.lengths)) < frames,
-        ),
-    ):
-        out = usable & at
-        usable = usable & ~out
-        if out.any():
-            ids = f"such as {', '.join(collection.id(int(n)) for n in np.flatnonzero(out)[:3])}"
-            left_out.append(f"{int(out.sum()):,} are {why} ({'; '.join(filter(None, (ids, remedy)))})")
-    found = ", ".join(left_out)
+    samples = collection.column("samples")
+    rule = np.zeros(len(collection), dtype=np.uint8)  # the first, from 1, that leaves an utterance out
+    strange = np.zeros(len(collection), dtype=np.bool_)
+    rules: list[tuple[str, str]] = []
+    for block in blocks(len(collection)):
+        lengths, (tokens, frames, unknown) = samples[block], counts[block].T
+        longest = augmentation.longest(lengths) if augmentation.changes_lengths else None
+        limited = limits(lengths, plan, longest)
+        strange[block] = (unknown > 0) & ~np.any(list(limited.values()), axis=0)
+        out = {(why, ""): at for why, at in limited.items()} | {
+            ("without a token left of their text", ""): tokens == 0,
+            (
+                f"of more unknown tokens than tokenizer.most_unknown ({most_unknown:g} of all) allows",
+                "use a tokenizer made from more texts like these, or raise that",
+            ): (unknown > most_unknown * tokens) & (not tokenizer.writes_bytes),
+            (
+                "of more tokens than the model has frames, so that CTC cannot align them",
+                "use a tokenizer of fewer and longer tokens, as words or more pieces are, or less subsampling",
+            ): output_frames(augmentation.shortest(lengths)) < frames,
+        }
+        for number, at in enumerate(out.values(), start=1):
+            rule[block][at & (rule[block] == 0)] = number
+        rules = list(out)
+        samples.forget()
+        counts.forget()
+    if strange.any():
+        tell(_strange(collection, strange, tokenizer))
+    left_out = []
+    for number, (why, remedy) in enumerate(rules, start=1):
+        at = np.flatnonzero(rule == number)
+        if len(at):
+            ids = f"such as {', '.join(collection.id(int(n)) for n in at[:3])}"
+            left_out.append(f"{len(at):,} are {why} ({'; '.join(filter(None, (ids, remedy)))})")
+    usable: NDArray[np.bool_] = rule == 0
+    found = ", ".join(left_out) or "there are none"
     if not usable.any():
         raise PlanError(
-            f"train: none of the {len(collection):,} utterances can be trained on: {found}; check the transcripts and "
-            "the tokenizer."
+            f"train: none of the {len(collection):,} utterances can be trained on: {found}; change these settings, or "
+            "check the transcripts and the tokenizer."
         )
-    if found:
+    if left_out:
         tell(f"{int((~usable).sum()):,} of {len(collection):,} utterances are left out: {found}.")
     return usable
 

@@ -25,11 +25,16 @@ from allears.settings import Settings
 from allears.types import SAMPLE_RATE
 
 if TYPE_CHECKING:
-    from typing import Self
+    from collections.abc import Iterator
+    from typing import Any, Self
 
     from numpy.typing import NDArray
 
-    Integers = NDArray[np.int64]
+    Integers = NDArray[np.signedinteger[Any]]
+    Names = NDArray[np.int32]
+
+BLOCK = 1 << 16
+"""Utterances that are looked at together in a pass over all: few enough to stay in a processor's cache."""
 
 _BLUR, _DEAL, _DROP = (seeding.key(f"plan.{purpose}") for purpose in ("blur", "deal", "drop"))
 
@@ -53,7 +58,7 @@ class PlanSettings(Settings):
     max_utterances: PositiveInt | None = None
     attention_seconds: PositiveFloat | None = None
     min_seconds: float = Field(default=0.3, ge=0)
-    max_seconds: PositiveFloat = 30.0
+    max_seconds: float = Field(default=30.0, gt=0, le=36_000)
     blur: float = Field(default=0.01, ge=0, le=1)
     drop_last: bool = False
 
@@ -76,49 +81,22 @@ class PlanSettings(Settings):
         return self.step_seconds / self.micro_batches
 
 
-@dataclass(frozen=True)
-class Limits:
-    """Which utterances can be planned at all: ``usable`` [n] booleans, and how many each rule leaves out."""
-
-    usable: NDArray[np.bool_]
-    left_out: dict[str, int]
-
-
-def limits(lengths: Integers, settings: PlanSettings, longest: Integers | None = None) -> Limits:
-    """Apply the length limits to ``lengths`` [n] in samples.
+def limits(lengths: Integers, settings: PlanSettings, longest: Integers | None = None) -> dict[str, NDArray[np.bool_]]:
+    """Which utterances of ``lengths`` [n] in samples cannot be planned: rule → those that it leaves out [n].
 
     Args:
         lengths: in the dataset; ``min_seconds`` and ``max_seconds`` are about them.
         settings: the limits.
         longest: what each may become by augmentation [n], which a micro-batch must hold: so an utterance is left out
             in every epoch or in none, whatever is drawn.
-
-    Raises:
-        PlanError: nothing remains.
     """
-    seconds = lengths / SAMPLE_RATE
-    short = seconds < settings.min_seconds
-    long = seconds > settings.max_seconds
-    longest = lengths if longest is None else longest
-    micro = settings.micro_seconds
-    unheld = ~short & ~long & (longest / SAMPLE_RATE > micro)
-    slowed = " at the slowest augment.speed" if (longest > lengths).any() else ""
-    left_out = {
-        f"shorter than plan.min_seconds ({settings.min_seconds:g})": int(short.sum()),
-        f"longer than plan.max_seconds ({settings.max_seconds:g})": int(long.sum()),
-        f"longer{slowed} than a micro-batch ({micro:g} s: plan.step_seconds over plan.micro_batches)": int(
-            unheld.sum()
-        ),
+    seconds, micro = lengths / SAMPLE_RATE, settings.micro_seconds
+    held, slowed = (seconds, "") if longest is None else (longest / SAMPLE_RATE, " at the slowest augment.speed")
+    return {
+        f"shorter than plan.min_seconds ({settings.min_seconds:g})": seconds < settings.min_seconds,
+        f"longer than plan.max_seconds ({settings.max_seconds:g})": seconds > settings.max_seconds,
+        f"longer{slowed} than a micro-batch ({micro:g} s: plan.step_seconds over plan.micro_batches)": held > micro,
     }
-    usable = ~(short | long | unheld)
-    left_out = {rule: count for rule, count in left_out.items() if count}
-    if not usable.any():
-        found = ", ".join(f"{count} are {rule}" for rule, count in left_out.items()) or "there are none"
-        raise PlanError(
-            f"no utterance can be trained on: of {len(lengths)}, {found}; "
-            "raise plan.step_seconds, lower plan.micro_batches or change plan.min_seconds and plan.max_seconds."
-        )
-    return Limits(usable, left_out)
 
 
 @dataclass(frozen=True)
@@ -126,13 +104,13 @@ class EpochPlan:
     """One pass over the data.
 
     Attributes:
-        utterances: indices [planned], micro-batch after micro-batch; each usable utterance stands here once.
-        offsets: where each micro-batch begins [steps × micro_batches + 1].
+        utterances: int32 [planned], micro-batch after micro-batch; each usable utterance stands here once.
+        offsets: int32 [steps × micro_batches + 1], where each micro-batch begins.
         micro_batches: how many make a step.
     """
 
-    utterances: Integers
-    offsets: Integers
+    utterances: Names
+    offsets: Names
     micro_batches: int
 
     @property
@@ -140,22 +118,28 @@ class EpochPlan:
         """Optimiser steps in the epoch."""
         return (len(self.offsets) - 1) // self.micro_batches
 
-    def micro_batch(self, step: int, place: int) -> Integers:
+    def micro_batch(self, step: int, place: int) -> Names:
         """Utterances of the micro-batch at ``place`` of ``step``; may be empty."""
         at = step * self.micro_batches + place
         return self.utterances[self.offsets[at] : self.offsets[at + 1]]
 
-    def step(self, step: int) -> Integers:
+    def step(self, step: int) -> Names:
         """Utterances of the whole step."""
         first = step * self.micro_batches
         return self.utterances[self.offsets[first] : self.offsets[first + self.micro_batches]]
+
+
+def blocks(count: int) -> Iterator[slice]:
+    """Stretches that together are ``count`` utterances."""
+    return (slice(begin, min(begin + BLOCK, count)) for begin in range(0, count, BLOCK))
 
 
 def _cost(lengths: Integers, settings: PlanSettings) -> Integers:
     """What an utterance of each of ``lengths`` costs, in samples: linear, and quadratic for attention."""
     if settings.attention_seconds is None:
         return lengths
-    return lengths + lengths * lengths // int(settings.attention_seconds * SAMPLE_RATE)
+    wide = lengths.astype(np.int64)
+    return wide + wide * wide // int(settings.attention_seconds * SAMPLE_RATE)
 
 
 def _floored_cost(lengths: Integers, settings: PlanSettings) -> tuple[Integers, float]:
@@ -186,40 +170,71 @@ def plan_epoch(lengths: Integers, settings: PlanSettings, seed: int, epoch: int,
         steps: how many there are; None: `steps_per_epoch` of these lengths.
     """
     steps = steps or steps_per_epoch(lengths, settings)
-    names = _kept(lengths, settings, steps, seed, epoch) if settings.drop_last else np.arange(len(lengths))
-    names = names[_blurred_order(lengths[names], names, settings, seed, epoch)]
-    offsets = _fill(lengths[names], settings, steps)
+    names = np.arange(len(lengths), dtype=np.int32)
+    if settings.drop_last:
+        names = _kept(lengths, settings, steps, seed, epoch)
+        lengths = lengths[names]
+    order = _blurred_order(lengths, names, settings.blur, seed, epoch)
+    names, lengths = names[order], lengths[order]
+    del order  # memory counts here: each of these is four bytes an utterance
+    offsets = _fill(lengths, settings, steps)
     dealt = _deal(np.diff(offsets), steps, seed, epoch)
-    folded = np.take_along_axis(dealt, fold(_padded_cost(lengths[names], offsets, settings)[dealt]), axis=1)
+    folded = np.take_along_axis(dealt, fold(_padded_cost(lengths, offsets, settings)[dealt]), axis=1)
     return _arranged(names, offsets, folded)
 
 
-def _kept(lengths: Integers, settings: PlanSettings, steps: int, seed: int, epoch: int) -> Integers:
+def _kept(lengths: Integers, settings: PlanSettings, steps: int, seed: int, epoch: int) -> Names:
     """As many utterances, in a random order of this epoch, as fill ``steps`` whole steps."""
     order = np.argsort(seeding.hashed(np.arange(len(lengths), dtype=np.uint64), seed, epoch, _DROP), kind="stable")
     cost, budget = _floored_cost(lengths, settings)
     full = np.cumsum(cost[order]) <= budget * settings.micro_batches * steps
     full[0] = True
-    return np.sort(order[full])
+    return np.sort(order[full].astype(np.int32))
 
 
-def _blurred_order(lengths: Integers, names: Integers, settings: PlanSettings, seed: int, epoch: int) -> Integers:
-    """Order by length times 1 ± blur, so that neighbours, and with them micro-batches, change every epoch."""
+def _blurred(lengths: Integers, names: Names, blur: float, seed: int, epoch: int) -> NDArray[np.float64]:
+    """Lengths times 1 ± blur, so that neighbours in their order, and with them micro-batches, change every epoch."""
     draws = seeding.uniform(names.astype(np.uint64), seed, epoch, _BLUR)
-    return np.argsort(lengths * (1.0 + settings.blur * (2.0 * draws - 1.0)), kind="stable")
+    return lengths * (1.0 + blur * (2.0 * draws - 1.0))
 
 
-def _fill(lengths: Integers, settings: PlanSettings, steps: int) -> Integers:
+def _blurred_order(lengths: Integers, names: Names, blur: float, seed: int, epoch: int) -> Names:
+    """Places [n] in stable order of blurred length: `argsort`, in a quarter of its time and half of its memory.
+
+    Positive floats are in order as their bits are. The last bits give way to the place, so that plain numbers are
+    sorted; the few whose other bits are equal are then put in order by themselves.
+    """
+    count = len(lengths)
+    bits = np.uint64(count.bit_length())
+    place = (np.uint64(1) << bits) - np.uint64(1)  # the last bits
+    packed = np.empty(count, dtype=np.uint64)
+    for block in blocks(count):
+        words = _blurred(lengths[block], names[block], blur, seed, epoch).view(np.uint64)
+        packed[block] = (words & ~place) | np.arange(block.start, block.stop, dtype=np.uint64)
+    packed.sort()
+    order = np.empty(count, dtype=np.int32)
+    np.bitwise_and(packed, place, out=order, casting="unsafe")
+    packed >>= bits
+    equal = packed[1:] == packed[:-1]
+    at = np.flatnonzero(np.append(equal, False) | np.append(False, equal))
+    some = order[at]
+    order[at] = some[np.argsort(_blurred(lengths[some], names[some], blur, seed, epoch), kind="stable")]
+    return order
+
+
+def _fill(lengths: Integers, settings: PlanSettings, steps: int) -> Names:
     """Cut utterances in order into steps × micro_batches parts of equal cost; where each begins [parts + 1]."""
     cost, _ = _floored_cost(lengths, settings)
-    ends = np.cumsum(cost)
+    middles = np.cumsum(cost, dtype=np.float64)  # whole numbers, exact up to 2^53
     parts = steps * settings.micro_batches
-    boundaries = np.arange(1, parts) * (float(ends[-1]) / parts)
-    inner = np.searchsorted(ends - cost / 2, boundaries, side="left")
-    return np.concatenate(([0], inner, [len(lengths)])).astype(np.int64)
+    boundaries = np.arange(1, parts) * (float(middles[-1]) / parts)
+    for block in blocks(len(cost)):
+        middles[block] -= cost[block] / 2
+    inner = np.searchsorted(middles, boundaries, side="left")
+    return np.concatenate(([0], inner, [len(lengths)])).astype(np.int32)
 
 
-def _deal(counts: Integers, steps: int, seed: int, epoch: int) -> Integers:
+def _deal(counts: Names, steps: int, seed: int, epoch: int) -> Integers:
     """Which micro-batch (in order of length) stands where [steps, micro_batches]: one of each stratum a step.
 
     Each stratum is shuffled, with a lean: steps that have got many utterances so far tend to get longer, that is
@@ -238,13 +253,17 @@ def _deal(counts: Integers, steps: int, seed: int, epoch: int) -> Integers:
     return dealt
 
 
-def _padded_cost(lengths: Integers, offsets: Integers, settings: PlanSettings) -> Integers:
+def reduced(how: np.ufunc, values: Integers, offsets: Names) -> NDArray[np.int64]:
+    """Sum or maximum of each part [parts] of ``values`` [n], which ``offsets`` [parts + 1] cut; 0 where it is empty."""
+    found = np.zeros(len(offsets) - 1, dtype=np.int64)
+    filled = np.diff(offsets) > 0
+    found[filled] = how.reduceat(values, offsets[:-1][filled], dtype=np.int64)
+    return found
+
+
+def _padded_cost(lengths: Integers, offsets: Names, settings: PlanSettings) -> Integers:
     """Cost of each micro-batch [parts] with all its utterances padded to the longest."""
-    counts = np.diff(offsets)
-    longest = np.zeros(len(counts), dtype=np.int64)
-    filled = counts > 0
-    longest[filled] = np.maximum.reduceat(lengths, offsets[:-1][filled])
-    return counts * _cost(longest, settings)
+    return np.diff(offsets) * _cost(reduced(np.maximum, lengths, offsets), settings)
 
 
 def fold(costs: Integers) -> Integers:
@@ -260,13 +279,14 @@ def fold(costs: Integers) -> Integers:
     return arranged.reshape(costs.shape)
 
 
-def _arranged(utterances: Integers, offsets: Integers, dealt: Integers) -> EpochPlan:
+def _arranged(utterances: Names, offsets: Names, dealt: Integers) -> EpochPlan:
     """Copy the micro-batches into the order of ``dealt`` [steps, micro_batches]."""
     order = dealt.reshape(-1)
     counts = np.diff(offsets)[order]
-    ends = np.cumsum(counts)
-    source = np.repeat(offsets[order] - (ends - counts), counts) + np.arange(len(utterances))
-    return EpochPlan(utterances[source], np.concatenate(([0], ends)).astype(np.int64), dealt.shape[1])
+    ends = np.cumsum(counts, dtype=np.int32)
+    source = np.repeat(offsets[order] - (ends - counts), counts)
+    source += np.arange(len(utterances), dtype=np.int32)
+    return EpochPlan(utterances[source], np.append(np.int32(0), ends), dealt.shape[1])
 
 
 def subtrees(micro_batches: int, size: int) -> list[range]:

@@ -14,10 +14,13 @@ import numpy as np
 
 from allears.errors import DataError
 from allears.files import digest, written
+from allears.loading.collection import Column
 from allears.reporting import Progress, say
 from allears.text.tokenizer import ctc_frames
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from numpy.typing import NDArray
 
     from allears.loading.collection import Collection
@@ -25,17 +28,21 @@ if TYPE_CHECKING:
     from allears.text.tokenizer import Tokenizer
 
 
-def token_counts(collection: Collection, tokenizer: Tokenizer) -> NDArray[np.int32]:
-    """(tokens, frames that CTC needs for them, unknown tokens) of each utterance [n, 3].
+def token_counts(collection: Collection, tokenizer: Tokenizer) -> Column:
+    """(tokens, frames that CTC needs for them, unknown tokens) of each utterance, int32 [n, 3].
 
     Unknown are the unknown token and the bytes of a character that has no token of its own.
     """
-    counted = [_of_dataset(index, tokenizer)[rows] for index, rows in collection.parts]
-    return np.concatenate(counted) if counted else np.zeros((0, 3), dtype=np.int32)
+    return Column([(_of_dataset(index, tokenizer), rows) for index, rows in collection.parts])
+
+
+def counts_path(index: Index, tokenizer: Tokenizer) -> Path:
+    """Where the counts of a dataset are kept for a tokenizer, int32 [rows, 3]."""
+    return index.folder / "cache" / f"targets-{digest(index.digest, tokenizer.digest)[:16]}.npy"
 
 
 def _of_dataset(index: Index, tokenizer: Tokenizer) -> NDArray[np.int32]:
-    path = index.folder / "cache" / f"targets-{digest(index.digest, tokenizer.digest)[:16]}.npy"
+    path = counts_path(index, tokenizer)
     with contextlib.suppress(OSError, ValueError, EOFError):  # absent or damaged: counted anew
         counts = np.load(path, mmap_mode="r", allow_pickle=False)
         if counts.shape == (len(index), 3) and counts.dtype == np.int32:

@@ -12,7 +12,7 @@ import hashlib
 import mmap
 from array import array
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -44,6 +44,27 @@ _COLUMNS: Final = {
 }
 _BLOBS: Final = ("ids", "texts")
 
+Rows: TypeAlias = "range | NDArray[np.int32]"
+"""Rows of an index in ascending order: a stretch of them, for which columns stay where they lie, or single ones [n]."""
+
+
+def chosen(rows: Rows, where: NDArray[np.bool_]) -> Rows:
+    """Those of ``rows`` [n] at which ``where`` [n] is true."""
+    first = int(where.argmax()) if len(where) else 0
+    last = first + int(np.count_nonzero(where))
+    if where[first:last].all():
+        return rows[first:last]
+    found = np.flatnonzero(where).astype(np.int32)
+    if isinstance(rows, range):
+        found += np.int32(rows.start)
+        return found
+    return rows[found]
+
+
+def taken(column: NDArray[Any], rows: Rows) -> NDArray[Any]:
+    """The values [n] of ``column`` at ``rows``; of a stretch they are not copied."""
+    return column[rows.start : rows.stop] if isinstance(rows, range) else column[rows]
+
 
 @dataclass(frozen=True, slots=True)
 class ShardFile:
@@ -66,6 +87,15 @@ class Row(NamedTuple):
     shard: int
     offset: int
     size: int
+
+
+def forget(column: NDArray[Any]) -> None:
+    """Give back the memory that a memory-mapped column has come to take; what is needed again is mapped again."""
+    held: object = column
+    while isinstance(held, np.ndarray):
+        held = held.base
+    if isinstance(held, mmap.mmap):
+        held.madvise(mmap.MADV_DONTNEED)
 
 
 class Index:
@@ -91,6 +121,7 @@ class Index:
         self.encoding: Encoding = about["encoding"]
         self.digest: str = about["digest"]
         self.shards = [ShardFile(**shard) for shard in about["shards"]]
+        self._columns = columns
         self.samples: NDArray[np.int64] = columns["samples"]
         self.keys: NDArray[np.uint64] = columns["keys"]
         self.shard: NDArray[np.int32] = columns["shard"]
@@ -133,6 +164,13 @@ class Index:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Index.open, (self.folder,)
+
+    def forget(self) -> None:
+        """Give back the memory that columns and strings have come to take: in time it would be all of them."""
+        for column in self._columns.values():
+            forget(column)
+        self._ids.forget()
+        self._texts.forget()
 
     def id(self, i: int) -> str:
         """The utterance's id."""
@@ -178,18 +216,18 @@ class Index:
             raise DatasetError(f"{error} Prepare the dataset again with --overwrite.") from error
         return names
 
-    def rows(self, split: str | None) -> NDArray[np.int64]:
-        """The utterances of a split in manifest order, int64 [n]; all of them for None.
+    def rows(self, split: str | None) -> Rows:
+        """The utterances of a split in manifest order; all of them for None.
 
         Raises:
             DatasetError: there is no such split; the message names those there are.
         """
         if split is None:
-            return np.arange(len(self), dtype=np.int64)
+            return range(len(self))
         if split not in self.splits:
             known = ", ".join(name or "(without a name)" for name in self.splits)
             raise DatasetError(f"{self.folder} has no split {split!r}; it has {known}.")
-        return np.flatnonzero(self.split_codes == self.splits.index(split)).astype(np.int64)
+        return chosen(range(len(self)), self.split_codes == self.splits.index(split))
 
 
 class _Blob:
@@ -210,6 +248,11 @@ class _Blob:
         if not 0 <= i < len(self._offsets) - 1:
             raise IndexError(f"utterance {i} of {len(self._offsets) - 1}")
         return self._bytes[self._offsets[i] : self._offsets[i + 1]].decode()
+
+    def forget(self) -> None:
+        forget(self._offsets)
+        if isinstance(self._bytes, mmap.mmap):
+            self._bytes.madvise(mmap.MADV_DONTNEED)
 
 
 def _place(folder: Path) -> Path:

@@ -40,7 +40,6 @@ from allears.training.quarantine import Quarantine
 from allears.training.reduction import build_reduce, repeatable_kernels
 from allears.training.saver import BackgroundSaver, Saver
 from allears.training.step import Stepper
-from allears.types import SAMPLE_RATE
 
 if TYPE_CHECKING:
     from allears.loading.collection import Collection
@@ -106,7 +105,7 @@ class Training:
         self.optimizer = with_state(settings.optimizer.build(self.model))
         digest = self.material.collection.digest
         self.start = checkpoint.resume(run, self.model, self.optimizer, self.dump, digest, MAY_CHANGE)
-        hours = int(self.material.collection.lengths.sum()) / SAMPLE_RATE / 3600
+        hours = self.material.collection.seconds / 3600
         self.total = settings.training.total(self.material.plans.steps_per_epoch, hours)
         self.learning_rate = settings.optimizer.learning_rate.scaled(settings.plan.step_seconds)
         self.precision = resolved(settings.training.precision, world.device)
@@ -322,10 +321,10 @@ class Training:
 
     def _announce(self) -> None:
         material = self.material
-        seconds = int(material.collection.lengths.sum()) / SAMPLE_RATE
+        hours = material.collection.seconds / 3600
         parameters = sum(parameter.numel() for parameter in self.model.parameters())
         say(
-            f"{len(material.collection):,} utterances, {seconds / 3600:.2f} h · {parameters:,} parameters · "
+            f"{len(material.collection):,} utterances, {hours:.2f} h · {parameters:,} parameters · "
             f"{self.precision} · {material.plans.steps_per_epoch} steps an epoch, {self.total} in all"
         )
         asked, rate = self.settings.optimizer.learning_rate, self.learning_rate.value
