@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     Integers = NDArray[np.signedinteger[Any]]
     Names = NDArray[np.int32]
 
-BLOCK = 1 << 16
+BLOCK = 1 << 15
 """Utterances that are looked at together in a pass over all: few enough to stay in a processor's cache."""
 
 _BLUR, _DEAL, _DROP = (seeding.key(f"plan.{purpose}") for purpose in ("blur", "deal", "drop"))
