@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from allears.training.checkpoint import seal
+
 if TYPE_CHECKING:
     import subprocess
     from collections.abc import Callable, Sequence
@@ -104,8 +106,9 @@ def test_another_architecture_is_refused_by_name(
     assert "model.encoder.width is 48" in done.stderr
     assert "32" in done.stderr
     assert sorted(path.name for path in run.rglob("*")) == before
-    weights = run / "checkpoints" / "step-00000003" / "settings.yaml"
-    weights.write_text(weights.read_text().replace("width: 32", "width: 48"))
+    written = run / "checkpoints" / "step-00000003" / "settings.yaml"
+    written.write_text(written.read_text().replace("width: 32", "width: 48"))
+    seal(written.parent)
     done = command("evaluate", run, dataset, fails=True)
     assert "another architecture" in done.stderr
     assert "[32] instead of [48]" in done.stderr
@@ -125,7 +128,7 @@ def test_a_damaged_checkpoint_is_named(command: Command, dataset: Path, trained:
     weights = run / "checkpoints" / "step-00000003" / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:1000])
     done = command("evaluate", run, dataset, fails=True)
-    assert "model.safetensors is damaged" in done.stderr
+    assert "step-00000003 is damaged: model.safetensors has 1,000 bytes" in done.stderr
 
 
 def test_evaluating_a_folder_that_is_no_run(command: Command, dataset: Path, tmp_path: Path) -> None:

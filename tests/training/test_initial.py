@@ -11,7 +11,7 @@ from allears.layers.features import FeatureSettings
 from allears.models.convolutional import ConvolutionalSettings
 from allears.models.ctc import CtcModel, ModelSettings
 from allears.settings import build
-from allears.training.checkpoint import write_tensors
+from allears.training.checkpoint import seal, write_tensors
 from allears.training.initial import take
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ def donor(tmp_path: Path) -> CtcModel:
     made = model(1)
     write_tensors(made.state_dict(), tmp_path / "model.safetensors")
     write_yaml(tmp_path / "settings.yaml", {"model": SETTINGS})
+    seal(tmp_path)
     return made
 
 
@@ -79,6 +80,7 @@ def test_a_model_with_nothing_in_common_is_an_error(donor: CtcModel, tmp_path: P
         {name: value for name, value in donor.state_dict().items() if name.startswith("output.")},
         tmp_path / "model.safetensors",
     )
+    seal(tmp_path)
     with pytest.raises(CheckpointError, match=r"init_from: .* an encoder that does not fit this model; use the"):
         take(model(2), tmp_path, "whole", True, SETTINGS)
 
@@ -88,6 +90,7 @@ def test_statistics_of_other_features_are_not_taken_and_differences_are_named(tm
     theirs.frontend.set_statistics(torch.ones(80), torch.ones(80))
     write_tensors(theirs.state_dict(), tmp_path / "model.safetensors")
     write_yaml(tmp_path / "settings.yaml", {"model": SETTINGS})
+    seal(tmp_path)
     mine = model(2, normalisation="global")
     said = take(mine, tmp_path, "whole", True, {"features": {"kind": "log_mel_400_160"}, "encoder": {"heads": 4}})
     assert mine.frontend.lacks_statistics()

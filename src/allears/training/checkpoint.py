@@ -332,7 +332,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     """
     try:
         return {_bare(name): value for name, value in load_file(path).items()}
-    except (SafetensorError, OSError) as error:
+    except (SafetensorError, OSError, RuntimeError) as error:  # the last: a file that is gone
         raise CheckpointError(f"{path} is damaged: {error}; remove its folder to fall back to an older one.") from error
 
 

@@ -64,16 +64,18 @@ class _Halving:
     def __init__(self, world: World) -> None:
         self.rank = world.rank
         self.distances = [1 << level for level in range(world.size.bit_length() - 1)]
+        self._taken = torch.empty(0)
 
     def __call__(self, flat: Tensor) -> None:
-        taken = torch.empty_like(flat[: len(flat) // 2])
+        if len(self._taken) < len(flat) // 2:
+            self._taken = torch.empty_like(flat[: len(flat) // 2])  # kept: new pages cost as much as the addition
         mine = flat
         halves: list[tuple[int, Tensor, Tensor]] = []
         for distance in self.distances:
             lower, upper = mine.chunk(2)
             mine, theirs = (upper, lower) if self.rank & distance else (lower, upper)
             halves.append((self.rank ^ distance, mine, theirs))
-            part = taken[: len(mine)]
+            part = self._taken[: len(mine)]
             _exchange(theirs, part, self.rank ^ distance)
             mine += part  # left + right or right + left: the same bits
         for other, mine, theirs in reversed(halves):
