@@ -152,7 +152,7 @@ def write(
 
 def seal(folder: Path) -> None:
     """Write ``checksums.json``: bytes and SHA-256 of every file in ``folder``; a folder without it is not complete."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != CHECKSUMS)
     sums = {path.relative_to(folder).as_posix(): _checksum(path) for path in files}
     write_json(folder / CHECKSUMS, sums)
 
