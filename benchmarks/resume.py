@@ -1,4 +1,4 @@
-"""Resuming at a plan step of a large training: seconds and memory from the imports to the first batch.
+"""Resuming at a plan step of a large training: seconds and memory from the imports to the first batch, and step.
 
 Run: python benchmarks/resume.py DATASET --utterances 1000000 10000000
 DATASET is a small prepared one. Its rows are repeated, under ids of their own and cut to log-normal lengths, until they
@@ -32,7 +32,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SPEAKER = 200  # utterances of each
-COLUMNS = "utterances ranks speeds plan first_batch_s cpu_s imports_mb to_first_batch_mb next_planned_mb step_ms"
+COLUMNS = (
+    "utterances ranks speeds plan first_batch_s first_step_s cpu_s imports_mb to_first_batch_mb to_first_step_mb "
+    "next_planned_mb step_ms"
+)
 
 
 class Repeated:
@@ -95,7 +98,7 @@ def enlarged(small: Path, utterances: int, folder: Path) -> Path:
 
 
 def resume(run: Path, dataset: Path, rank: int, ranks: int, step: int, speeds: str) -> None:
-    """One rank: report ``ready``, wait for a line, load the first batch, report, plan the next epoch, report."""
+    """One rank: after a line, its first batch (a micro-batch); after another, its first step and the next epoch."""
     import torch
 
     from allears.loading.example import ExampleReader
@@ -117,8 +120,17 @@ def resume(run: Path, dataset: Path, rank: int, ranks: int, step: int, speeds: s
         material.collection, material.tokenizer, settings.seed, settings.model.spec_augment, settings.augment
     )
     loader = Loader(material.plans, reader, places, step, step + 1, settings.loader)
+    assert loader.only(step, places[0]).batches[0] is not None
+    to_batch = time.perf_counter() - began
+    _tell(seconds=to_batch)
+    sys.stdin.readline()
+    began = time.perf_counter()
     (work,) = loader
-    _tell(seconds=time.perf_counter() - began, cpu=time.process_time() - cpu, utterances=work.planned.utterances)
+    _tell(
+        seconds=to_batch + time.perf_counter() - began,
+        cpu=time.process_time() - cpu,
+        utterances=work.planned.utterances,
+    )
     began = time.perf_counter()
     for later in range(step, step + 1000):
         material.plans.planned(later)
@@ -186,6 +198,9 @@ def measured(run: Path, dataset: Path, ranks: int, step: int, speeds: str) -> di
     go()
     first = told()
     to_first = watch.peak
+    go()
+    whole = told()
+    to_step = watch.peak
     steps = told()
     told()
     watch.end()
@@ -194,9 +209,11 @@ def measured(run: Path, dataset: Path, ranks: int, step: int, speeds: str) -> di
         process.wait()
     return {
         "first_batch_s": max(one["seconds"] for one in first),
-        "cpu_s": sum(one["cpu"] for one in first),
+        "first_step_s": max(one["seconds"] for one in whole),
+        "cpu_s": sum(one["cpu"] for one in whole),
         "imports_mb": imports,
         "to_first_batch_mb": to_first,
+        "to_first_step_mb": to_step,
         "next_planned_mb": watch.peak,
         "step_ms": max(one["step_ms"] for one in steps),
     }

@@ -127,20 +127,26 @@ def digests_so_far(out: Path) -> list[str]:
 
 
 def at_ten_millions() -> Measured:
-    """Line 3: two processes of one machine; memory is the sum of their proportional set sizes, imports included."""
-    sizes = ("--utterances", 1_000_000, 10_000_000, "--step", 100_000, "--folder", PLACE / "large", "--json")
-    lines = run(sys.executable, "benchmarks/resume.py", prepared("fsdd"), *sizes).stdout.splitlines()
+    """Line 3: ten millions on two processes of one machine, a million on one.
+
+    The first batch is a micro-batch, 150 s of audio, as a device takes it. Memory is the sum of proportional set sizes.
+    """
     told, true = [], True
-    for row in json.loads(lines[-1]):
-        million = row["utterances"] == 1_000_000
-        memory = row["to_first_batch_mb"] - row["imports_mb"] if million else row["next_planned_mb"]
-        seconds = row["first_batch_s"]
-        true &= (seconds <= 1 and memory <= 100) if million else (seconds <= 8 and memory <= 1000)
-        told.append(
-            f"{row['utterances'] // 1_000_000} M, plan {row['plan']}: first batch after {seconds:.2f} s, "
-            f"{memory:.0f} MB {'beyond the imports' if million else 'in all, next epoch planned too'}"
-        )
-    return Measured(f"two processes, three speeds, step 100,000: {'; '.join(told)}", true)
+    for utterances, ranks in ((1_000_000, 1), (10_000_000, 2)):
+        how = ("--utterances", utterances, "--ranks", ranks, "--step", 100_000, "--folder", PLACE / "large", "--json")
+        lines = run(sys.executable, "benchmarks/resume.py", prepared("fsdd"), *how).stdout.splitlines()
+        for row in json.loads(lines[-1]):
+            seconds, memory = row["first_batch_s"], row["to_first_batch_mb"]
+            if ranks == 1:
+                memory -= row["imports_mb"]
+            true &= (seconds <= 1 and memory <= 100) if ranks == 1 else (seconds <= 8 and memory <= 1000)
+            told.append(
+                f"{utterances // 1_000_000} M on {ranks}, plan {row['plan']}: first batch after {seconds:.2f} s, "
+                f"{memory:.0f} MB {'beyond the imports' if ranks == 1 else 'in all'} (whole first step: "
+                f"{row['first_step_s']:.2f} s, {row['to_first_step_mb'] - row['imports_mb']:.0f} MB beyond them; next "
+                f"epoch planned: {row['next_planned_mb'] - row['imports_mb']:.0f} MB beyond them)"
+            )
+    return Measured(f"three speeds, step 100,000: {'; '.join(told)}", true)
 
 
 def blown_up() -> Measured:

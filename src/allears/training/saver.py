@@ -8,6 +8,9 @@ write     the same thread writes the copy, flushes and renames it, and removes o
 
 from __future__ import annotations
 
+import os
+import sys
+import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -75,7 +78,8 @@ class BackgroundSaver(Saver):
         self._optimizer = _Copies(optimizer_tensors(model, optimizer))
         self._others = (settings, tokenizer, keep, keep_best)
         self._device = next(model.parameters()).device
-        self._pool = ThreadPoolExecutor(1, "checkpoint", torch.set_num_threads, (1,))
+        self._copier = ThreadPoolExecutor(1, "checkpoint copy", torch.set_num_threads, (1,))
+        self._writer = ThreadPoolExecutor(1, "checkpoint write", _be_nice)
         self._copied: Future[None] | None = None
         self._written: Future[bool] | None = None
         self._last: Position | None = None
@@ -86,8 +90,8 @@ class BackgroundSaver(Saver):
             self._written.result()
         before = torch.cuda.current_stream().record_event() if self._device.type == "cuda" else None
         self._last = position
-        self._copied = self._pool.submit(self._copy, before)
-        self._written = self._pool.submit(self._write, position)
+        copying = self._copied = self._copier.submit(self._copy, before)
+        self._written = self._writer.submit(self._write, position, copying)
 
     def copied(self) -> None:
         if self._copied is not None:
@@ -117,7 +121,8 @@ class BackgroundSaver(Saver):
             self._optimizer.take()
         stream.synchronize()
 
-    def _write(self, position: Position) -> bool:
+    def _write(self, position: Position, copying: Future[None]) -> bool:
+        copying.result()
         try:
             self._write_now(position)
         except (CheckpointError, DataError, OSError) as error:
@@ -131,7 +136,14 @@ class BackgroundSaver(Saver):
         write(self._run, position, self._model.copies, self._optimizer.copies, *self._others)
 
     def __exit__(self, *_: object) -> None:
-        self._pool.shutdown()
+        self._copier.shutdown()
+        self._writer.shutdown()
+
+
+def _be_nice() -> None:
+    """Let this thread's work wait for the training's where cores are scarce: threads have priorities on Linux."""
+    if sys.platform == "linux":
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
 
 
 class _Copies:
