@@ -249,6 +249,9 @@ def resized(dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     for processes, workers, (least, most) in ((4, 0, (4, 6)), (3, 2, (11, 13)), (1, 4, (17, 19))):
         given = (*LONG, f"loader.workers={workers}", "--processes", processes)
         with trained_until(dataset, run, *given) as training:
-            training.wait_for_steps(draw.randint(least, most))
+            steps = draw.randint(least, most)
+            training.wait_for_steps(steps)
+            # It is written beside the steps, and the next processes shall go on from it.
+            training.wait_until((run / "checkpoints" / f"step-{steps // 3 * 3:08d}").exists)
     allears("train", "tiny", f"dataset={dataset}", "--out", run, *LONG, "loader.workers=2", "--processes", 4)
     return run

@@ -67,6 +67,18 @@ def test_a_micro_batch_in_two_ledgers_is_named(command: Command, resized: Path, 
     assert "NOT complete" in done.stdout
 
 
+def test_lines_that_are_lost_or_spoiled_are_named(resized: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(resized, tmp_path / "run")
+    for path in (copy / "ledger").glob("*.jsonl"):
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines(path) if line["step"] < 20))
+    assert audit(copy).problems == ["steps 20 to 24 stand in no ledger, but the newest checkpoint has them."]
+    for path in (copy / "ledger").glob("*.jsonl"):
+        path.write_text("")
+    assert audit(copy).problems == ["steps 0 to 24 stand in no ledger, but the newest checkpoint has them."]
+    (copy / "ledger" / "rank-0.jsonl").write_text("garbage\n[]\n")
+    assert "rank-0.jsonl: line 1 is not a line of a ledger." in audit(copy).problems
+
+
 def test_a_run_without_a_ledger_says_so(resized: Path, tmp_path: Path) -> None:
     copy = shutil.copytree(resized, tmp_path / "run")
     shutil.rmtree(copy / "ledger")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -54,14 +54,11 @@ def audit(run: Path) -> Audit:
     material = material_of(settings, settings.train, run, True, _ALONE)
     if not folder.is_dir():
         raise CheckpointError(f"{run} has no ledger; name the folder of a run that has trained.")
-    if checkpoint.checkpoints(run):
-        trained = checkpoint.load_position(checkpoint.newest(run)).digest
-        if trained != material.collection.digest:
-            raise CheckpointError(f"{run} was trained on other utterances than its dataset has now; put them back.")
-    lines = [json.loads(line) for path in sorted(folder.glob("*.jsonl")) for line in path.read_text().splitlines()]
+    saved = _saved(run, material.collection.digest)
+    lines, problems = _lines(folder)
     places = [(line["step"], int(place), line) for line in lines for place in line["used"]]
     held = Counter((step, place) for step, place, _ in places)
-    problems = [f"step {s}: micro-batch {p} stands in {n} ledgers." for (s, p), n in sorted(held.items()) if n > 1]
+    problems += [f"step {s}: micro-batch {p} stands in {n} ledgers." for (s, p), n in sorted(held.items()) if n > 1]
     size = settings.plan.micro_batches
     last = max((step for step, _ in held), default=-1)
     whole = last + 1 if all((last, place) in held for place in range(size)) else last  # the last may be half written
@@ -71,6 +68,8 @@ def audit(run: Path) -> Audit:
         for place in range(size)
         if (step, place) not in held
     ]
+    if whole < saved:
+        problems.append(f"steps {max(whole, 0)} to {saved - 1} stand in no ledger, but the newest checkpoint has them.")
     per_epoch = material.plans.steps_per_epoch
     counts = np.zeros((max(whole, 0) // per_epoch, len(material.collection)), dtype=np.int64)
     used = rejected = 0
@@ -91,3 +90,28 @@ def audit(run: Path) -> Audit:
         if (row != 1).any():
             problems.append(f"epoch {epoch}: {int((row != 1).sum()):,} utterances were not met exactly once.")
     return Audit(max(whole, 0), len(counts), used, rejected, problems)
+
+
+def _saved(run: Path, digest: str) -> int:
+    """How many steps the newest checkpoint has, which must be of the data with ``digest``."""
+    if not checkpoint.checkpoints(run):
+        return 0
+    position = checkpoint.load_position(checkpoint.newest(run))
+    if position.digest != digest:
+        raise CheckpointError(f"{run} was trained on other utterances than its dataset has now; put them back.")
+    return position.step
+
+
+def _lines(folder: Path) -> tuple[list[dict[str, Any]], list[str]]:
+    """The lines of all ledgers, and what is wrong with those that cannot be read; the last may be half written."""
+    lines, problems = [], []
+    for path in sorted(folder.glob("*.jsonl")):
+        texts = path.read_text(encoding="utf-8", errors="replace").splitlines()
+        for number, text in enumerate(texts, 1):
+            try:
+                line = json.loads(text)
+                lines.append({"step": int(line["step"]), "used": dict(line["used"]), **line})
+            except (ValueError, KeyError, TypeError, OverflowError):
+                if number < len(texts):
+                    problems.append(f"{path.name}: line {number} is not a line of a ledger.")
+    return lines, problems

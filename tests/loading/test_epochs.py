@@ -118,7 +118,10 @@ def test_damage_is_said_and_planned_around(
     plans: Callable[..., EpochPlans], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     plans(tmp_path / "plan").epoch(0)
-    (kept,) = (tmp_path / "plan").glob("epoch-*/tokens.npy")
+    (kept,) = (tmp_path / "plan").glob("epoch-*/utterances.npy")
+    np.save(kept, np.load(kept)[::-1].copy())
+    assert same(plans(tmp_path / "plan"), plans(), 0)
+    assert "cannot be used: it does not hold what was written" in capsys.readouterr().err
     kept.write_bytes(b"")
     assert same(plans(tmp_path / "plan"), plans(), 0)
     assert "cannot be used" in capsys.readouterr().err

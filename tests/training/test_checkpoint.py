@@ -22,6 +22,7 @@ from allears.training.checkpoint import (
     newest,
     optimizer_tensors,
     resume,
+    set_damaged_aside,
     write,
 )
 from allears.training.optimizer import LearningRateSettings, OptimizerSettings
@@ -221,11 +222,13 @@ def test_half_a_checkpoint_is_ignored_and_removed_by_the_next(tmp_path: Path) ->
     (tmp_path / "checkpoints" / half[0] / "state.json").write_text("{}")
     (tmp_path / "checkpoints" / half[3] / "state.json").write_text("{}")
     (tmp_path / "checkpoints" / "mine").mkdir()
+    set_damaged_aside(tmp_path)
     assert resumed(tmp_path).step == 2
     model, optimizer = made(0)
     save(tmp_path, Position(3, 3, "d"), model, optimizer, 2)
     left = sorted(path.name for path in (tmp_path / "checkpoints").iterdir())
-    assert left == ["mine", "step-00000002", "step-00000003"]
+    damaged = ["step-00000010.damaged", "step-00000011.damaged"]
+    assert left == ["mine", "step-00000002", "step-00000003", *damaged]
 
 
 def test_what_alters_a_step_must_be_as_before(tmp_path: Path) -> None:

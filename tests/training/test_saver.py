@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 
-from allears.errors import CheckpointError
+from allears.errors import CheckpointError, DataError
 from allears.text.tokenizer import Tokenizer, TokenizerSettings
 from allears.training import checkpoint
 from allears.training import saver as saver_module
@@ -203,6 +203,38 @@ def test_a_missing_file_and_damaged_checksums_are_named(tmp_path: Path) -> None:
     (path / "checksums.json").write_text("[]")
     with pytest.raises(CheckpointError, match="is damaged"):
         verify(path)
+    (path / "checksums.json").write_text("{}")
+    with pytest.raises(CheckpointError, match=r"checksums.json does not know model.safetensors"):
+        verify(path)
+
+
+def test_when_no_checkpoint_is_sound_nothing_is_begun_anew(tmp_path: Path) -> None:
+    with saving(tmp_path, *made()) as saver:
+        for step in (1, 2):
+            saver.save(at(step))
+        saver.finish()
+    for path in checkpoints(tmp_path):
+        (path / "model.safetensors").write_bytes(b"")
+    with pytest.raises(CheckpointError, match=r"no checkpoint of .* is sound: .*step-00000002 is damaged: model"):
+        set_damaged_aside(tmp_path)
+    assert [path.name for path in checkpoints(tmp_path)] == ["step-00000001", "step-00000002"]
+    (checkpoint_folder(tmp_path, 2) / "checksums.json").unlink()
+    with pytest.raises(CheckpointError, match=r"no checkpoint of .* is sound"):
+        set_damaged_aside(tmp_path)
+
+
+def test_what_cannot_be_read_is_not_taken_for_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with saving(tmp_path, *made()) as saver:
+        saver.save(at(1))
+        saver.finish()
+
+    def denied(path: Path) -> dict[str, Any]:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(checkpoint, "_checksum", denied)
+    with pytest.raises(DataError, match=r"step-00000001 cannot be read: .*Permission denied.* it may be whole"):
+        set_damaged_aside(tmp_path)
+    assert [path.name for path in checkpoints(tmp_path)] == ["step-00000001"]
 
 
 class Evil:

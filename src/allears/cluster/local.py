@@ -55,9 +55,9 @@ def launch(arguments: Sequence[str], processes: int) -> int:
             raise
         if failed is None:
             return max(rank.returncode for rank in ranks)
-        if passed_on and ranks[failed].returncode == 128 + passed_on[0]:  # they had nothing to save
+        if passed_on and ranks[failed].returncode in {-passed_on[0], 128 + passed_on[0]}:  # there was nothing to save
             _end(ranks, signal.SIGTERM)
-            return ranks[failed].returncode
+            return 128 + passed_on[0]
         time.sleep(0.2)  # an error on one rank makes others fail too; let the first one finish writing
         codes = [rank.poll() for rank in ranks]
         _end(ranks, signal.SIGTERM)

@@ -13,11 +13,12 @@ from allears.errors import DataError
 from allears.files import digest, locked, removed, written_folder
 from allears.loading.augment import AugmentSettings
 from allears.loading.plan import EpochPlan, PlanSettings, blocks, plan_epoch, reduced, steps_per_epoch
+from allears.manifest.index import forget
 from allears.reporting import say
 from allears.types import SAMPLE_RATE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
     from typing import Any
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     Figures = NDArray[np.int64]
 
+_DIGEST = "digest"
 _ARRAYS = ("utterances", "offsets", "samples", "longest", "tokens", "most_tokens")
 
 
@@ -180,7 +182,9 @@ class EpochPlans:
                         removed(old)
                     self._write(self._made(number), place)
             mapped = (np.load(place / f"{name}.npy", mmap_mode="r", allow_pickle=False) for name in _ARRAYS)
-            utterances, offsets, *figures = (np.asarray(column) for column in mapped)
+            utterances, offsets, *figures = columns = [np.asarray(column) for column in mapped]
+            if (place / _DIGEST).read_text(encoding="utf-8") != _digest_of(columns):
+                raise ValueError("it does not hold what was written")
         except (DataError, OSError, EOFError, ValueError) as error:
             say(f"note: this process keeps a plan of its own, for {place} cannot be used: {error}")
             return self._made(number)
@@ -192,6 +196,7 @@ class EpochPlans:
         with written_folder(place) as folder:
             for name, array in zip(_ARRAYS, arrays, strict=True):
                 np.save(folder / f"{name}.npy", array)
+            (folder / _DIGEST).write_text(_digest_of(arrays), encoding="utf-8")
 
     def _place(self, number: int) -> Path:
         """Where an epoch is shared, under the digest of all that its plan depends on."""
@@ -202,3 +207,11 @@ class EpochPlans:
     def _digest(self) -> str:
         settings = (self._settings.model_dump_json(), self._augment.model_dump_json())
         return digest(self._collection.digest, *settings, str(self._seed))
+
+
+def _digest_of(arrays: Sequence[NDArray[Any]]) -> str:
+    """SHA-256 of what they hold; memory that they are mapped to is given back."""
+    found = digest(*(np.ascontiguousarray(array).data for array in arrays))
+    for array in arrays:
+        forget(array)
+    return found

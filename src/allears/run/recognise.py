@@ -42,7 +42,7 @@ def load(run: Path, world: World) -> tuple[CtcModel, Tokenizer, Path]:
             failed = None
         except (AllearsError, OSError) as error:
             failed = error
-        gone = failed is not None and not (path / "state.json").exists()
+        gone = failed is not None and not path.exists()
         if any(world.gather(gone)):
             continue
         if failed is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from contextlib import ExitStack
 from dataclasses import replace
@@ -13,6 +14,7 @@ import torch
 from allears import seeding, stopping
 from allears.cluster.agreement import agree, versions
 from allears.cluster.environment import describe, device_name, remarks
+from allears.errors import CheckpointError, DataError
 from allears.evaluation import result
 from allears.evaluation.transcribe import hypotheses
 from allears.files import locked, read_json, removed, write_json, write_yaml
@@ -143,20 +145,20 @@ class Training:
                 self.save,
             )
             self.saver.finish()
+            stopped = outcome.stopped or any(self.world.gather(stopping.asked()))
         told = {
             "step": max(outcome.step, start),
-            "stopped": outcome.stopped,
+            "stopped": stopped,
             "seconds": round(outcome.seconds, 3),
             "audio_seconds": round(outcome.audio_seconds, 1),
             "data_seconds": round(outcome.data_seconds, 3),
             "processes": self.world.size,
             "parameters": sum(parameter.numel() for parameter in self.model.parameters()),
         }
-        if outcome.stopped:
+        if stopped:
             if self.world.leads:
                 say(f"asked to stop: saved before step {outcome.step} of {self.total}; the same command goes on there")
             return told
-        self.world.barrier()  # the last checkpoint is there for all
         rates = outcome.validation.rates or self.validate().rates
         averaged = self.average() if training.average else {}
         return {**told, "validation": rates, **averaged}
@@ -187,6 +189,7 @@ class Training:
 
     def save(self, step: int, score: float | None) -> None:
         """Save what stands before plan step ``step``; on all ranks."""
+        self.world.barrier()  # a checkpoint has no step that is missing in the ledger of some rank
         scale = self.stepper.scale
         self.saver.save(
             checkpoint.Position(
@@ -206,7 +209,7 @@ class Training:
         """Average the best checkpoints, and keep that if it is better than each of them; what to tell of it."""
         run, world = self.run, self.world
         trial, judged = run / "average.trial", run / "average.json"
-        of = world.from_leader(checkpoint.best(run, self.settings.training.keep_best))
+        of = world.from_leader(self._best() if world.leads else [])
         names = [path.name for path in of]
         done = world.from_leader(judged.exists() and read_json(judged).get("of") == names)
         if done or len(of) < 2:
@@ -230,6 +233,17 @@ class Training:
             write_json(judged, {"of": names, "score": found.score, "best": before, "kept": better})
         world.barrier()
         return {"average": found.rates} if better else {}
+
+    def _best(self) -> list[Path]:
+        """The best checkpoints that are sound; what is not is said."""
+        sound = []
+        for path in checkpoint.best(self.run, self.settings.training.keep_best):
+            try:
+                checkpoint.verify(path, optimizer=False)
+                sound.append(path)
+            except CheckpointError as error:
+                say(f"note: not averaged: {error}")
+        return sound
 
     def _material(self) -> Material:
         """What is trained on, and the parts of the validation sets that are scored on the way."""
@@ -303,8 +317,11 @@ class Training:
         """Find out on all ranks whether the largest micro-batches fit, and whether bits repeat; once for a setting."""
         world, dump, record = self.world, self.dump, self.run / "probe.json"
         named = ("plan", "augment", "tokenizer", "model")
+        known = False
         of = {"device": device_name(world), "precision": self.precision, **{name: dump[name] for name in named}}
-        if world.from_leader(record.exists() and read_json(record) == of):
+        with contextlib.suppress(DataError):  # a damaged record is none
+            known = record.is_file() and read_json(record) == of
+        if world.from_leader(known):
             return
         works = [loader.only(*at) for at in heaviest(self.material.plans, self.start.step)]
         rehearse(self.stepper, works, places)

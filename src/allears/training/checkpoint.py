@@ -34,6 +34,7 @@ FORMAT = 1
 _NAME = re.compile(r"step-(\d{8,})")
 CHECKSUMS = "checksums.json"
 OPTIMIZER = "optimizer.safetensors"
+_NEEDED = ("model.safetensors", "settings.yaml", "state.json", "tokenizer/tokenizer.json")
 DAMAGED = ".damaged"
 _WRAPPERS = ("module.", "_orig_mod.")
 
@@ -75,11 +76,8 @@ def checkpoints(run: Path) -> list[Path]:
     folder = run / "checkpoints"
     if not folder.is_dir():
         return []
-    while True:
-        there = [path for path in folder.iterdir() if _NAME.fullmatch(path.name)]
-        found = [path for path in there if (path / CHECKSUMS).exists()]
-        if found or all(path.exists() for path in there):  # else a training has replaced them meanwhile
-            return sorted(found, key=lambda path: int(path.name.removeprefix("step-")))
+    found = [path for path in folder.iterdir() if _NAME.fullmatch(path.name)]
+    return sorted(found, key=lambda path: int(path.name.removeprefix("step-")))
 
 
 def newest(run: Path) -> Path:
@@ -162,9 +160,13 @@ def verify(path: Path, optimizer: bool = True) -> None:
 
     Raises:
         CheckpointError: one is missing or has changed.
+        DataError: one cannot be read, which says nothing of what it holds.
     """
     try:
-        sums = read_json(path / CHECKSUMS)
+        sums = read_json(path / CHECKSUMS) if (path / CHECKSUMS).exists() else {}
+        for name in (*_NEEDED, *([OPTIMIZER] if optimizer else [])):
+            if name not in sums:
+                raise CheckpointError(f"{path} is damaged: {CHECKSUMS} does not know {name}; {_REMEDY}.")
         for name, wanted in sums.items():
             if name == OPTIMIZER and not optimizer:
                 continue
@@ -174,8 +176,10 @@ def verify(path: Path, optimizer: bool = True) -> None:
                 what = f"{name} has {found['bytes']:,} bytes with SHA-256 {found['sha256'][:12]}…"
                 meant = f"{wanted['bytes']:,} with {wanted['sha256'][:12]}…"
                 raise CheckpointError(f"{path} is damaged: {what}, written were {meant}; {_REMEDY}.")
-    except (DataError, OSError, AttributeError, TypeError, KeyError) as error:
-        raise CheckpointError(f"{path} is damaged: {error}; {_REMEDY}.") from error
+    except (AttributeError, TypeError, KeyError) as error:
+        raise CheckpointError(f"{path} is damaged: {CHECKSUMS} is not what it was; {_REMEDY}.") from error
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error}; mend that, it may be whole.") from error
 
 
 _REMEDY = "remove it to fall back to an older one"
@@ -187,17 +191,30 @@ def _checksum(path: Path) -> dict[str, Any]:
 
 
 def set_damaged_aside(run: Path) -> None:
-    """Rename the newest checkpoints of ``run`` that are damaged, so that the newest one left is sound; say which."""
+    """Rename the newest checkpoints of ``run`` that are damaged, so that the newest one left is sound; say which.
+
+    Raises:
+        CheckpointError: there are checkpoints, and none is sound.
+        DataError: one cannot be read.
+    """
+    damaged: list[tuple[Path, str]] = []
     for path in reversed(checkpoints(run)):
         try:
             verify(path)
         except CheckpointError as error:
-            aside = path.with_name(path.name + DAMAGED)
-            removed(aside)
-            path.rename(aside)
-            say(f"note: {str(error).rpartition(';')[0]}; it is now {aside.name}, and an older one is gone on from.")
+            damaged.append((path, str(error).rpartition(";")[0]))
         else:
-            return
+            break
+    else:
+        if damaged:
+            raise CheckpointError(
+                f"no checkpoint of {run} is sound: {damaged[0][1]}; name another --out folder to start anew."
+            )
+    for path, reason in damaged:
+        aside = path.with_name(path.name + DAMAGED)
+        removed(aside)
+        path.rename(aside)
+        say(f"note: {reason}; it is now {aside.name}, and an older one is gone on from.")
 
 
 def resume(

@@ -70,5 +70,5 @@ def _end(file: BinaryIO, start: int) -> int:
 def _step(line: bytes) -> float:
     try:
         return int(json.loads(line)["step"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, OverflowError):
         return math.inf  # not written to its end

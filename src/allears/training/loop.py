@@ -84,7 +84,7 @@ MAY_CHANGE = (
     "validation",
     "test",
 )
-"""Settings that a resumed run may change: they do not alter what a step does."""
+"""Settings that a resumed run may change: what a step does depends on them by its learning rate at most."""
 
 
 @dataclass(frozen=True)
