@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from allears.cluster.local import launch
 from allears.errors import SettingsError, TrainingError
+from allears.loading.plan import subtrees
 from allears.processes import THREADS
 from allears.reporting import say
+from allears.run.settings import settings_of
+from allears.stopping import SIGNALS, STOPPED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,12 +45,16 @@ def run_worlds(
 
     Raises:
         SettingsError: there are fewer than two numbers of processes, or no steps.
-        TrainingError: a run failed; its own error has been printed.
+        PlanError: there are more processes than micro-batches.
+        TrainingError: a run failed, its own error has been printed; or it was asked to stop.
     """
     if len(set(worlds)) < 2 or min(worlds) < 1:
         raise SettingsError(f"--world must name two or more numbers of processes, such as 1,2,4, not {worlds}.")
     if steps < 1:
         raise SettingsError(f"--steps must be at least 1, not {steps}.")
+    settings, _ = settings_of(config, overrides)
+    for world in worlds:
+        subtrees(settings.plan.micro_batches, world)  # whether there is work for each is said before the first starts
     found = {}
     os.environ.setdefault(THREADS, "1")
     ours = ("digests=true", f"steps={steps}", f"save_every={steps}", f"validate_every={steps}", "average=false")
@@ -56,8 +63,12 @@ def run_worlds(
         run = folder / f"world-{world}"
         shutil.rmtree(run, ignore_errors=True)
         given = [*overrides, *(f"training.{one}" for one in ours), "training.tensorboard=false"]
-        if launch(["train", config, *given, "--out", str(run)], world) != 0:
-            raise TrainingError(f"the run on {world} processes stopped; its error is above.")
+        code = launch(["train", config, *given, "--out", str(run)], world)
+        on = f"on {world} process{'es' * (world > 1)}"
+        if code in {STOPPED, *(128 + number for number in SIGNALS)}:
+            raise TrainingError(f"the run {on} was asked to stop; nothing is compared.")
+        if code != 0:
+            raise TrainingError(f"the run {on} stopped; its error is above.")
         reports = [line for line in _lines(run / "metrics.jsonl") if "loss" in line]
         found[world] = Steps(reports, [line["digests"] for line in _lines(run / "digests.jsonl")])
     return found

@@ -135,4 +135,4 @@ class Progress:
         elapsed = time.monotonic() - self._began
         if error is None and elapsed >= 2.0:
             rate = (self.done - self._before) / elapsed
-            say(f"{self.task}: {self.done:,.0f} {self.unit} in {duration(elapsed)} ({rate:,.1f}/s)")
+            say(f"{self.task}: {self.done - self._before:,.0f} {self.unit} in {duration(elapsed)} ({rate:,.1f}/s)")

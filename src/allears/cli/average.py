@@ -22,6 +22,7 @@ def average(
     Example: allears average runs/first --checkpoints 5
     """
     from allears.errors import SettingsError
+    from allears.files import write_json
     from allears.reporting import say, show, show_json
     from allears.training.average import average_folder, write_average
     from allears.training.checkpoint import best, checkpoints
@@ -33,6 +34,9 @@ def average(
         say("note: just one checkpoint is there, or was scored; training.validate_every scores more of them.")
     place = average_folder(run)
     write_average(place, of)
+    # A training's end may have judged another one; this one has no score.
+    write_json(run / "average.json", {"of": [path.name for path in of], "score": None, "best": None, "kept": True})
+    say(f"note: it has not been scored, and stands for the run from now on; remove {place} to go back.")
     show(f"{place}: the average of {', '.join(sorted(path.name for path in of))}")
     if as_json:
         show_json({"average": str(place), "of": sorted(path.name for path in of)})
