@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from allears.errors import CheckpointError
-from allears.files import write_yaml
+from allears.files import write_json, write_yaml
 from allears.layers.features import FeatureSettings
 from allears.models.convolutional import ConvolutionalSettings
 from allears.models.ctc import CtcModel, ModelSettings
@@ -38,12 +38,19 @@ def same(one: CtcModel, other: CtcModel, prefix: str) -> bool:
     return all(torch.equal(one.get_parameter(name), other.get_parameter(name)) for name in names)
 
 
+def whole(folder: Path) -> None:
+    """Let a folder with weights and settings be a whole checkpoint."""
+    write_json(folder / "state.json", {})
+    write_json(folder / "tokenizer" / "tokenizer.json", {})
+    seal(folder)
+
+
 @pytest.fixture
 def donor(tmp_path: Path) -> CtcModel:
     made = model(1)
     write_tensors(made.state_dict(), tmp_path / "model.safetensors")
     write_yaml(tmp_path / "settings.yaml", {"model": SETTINGS})
-    seal(tmp_path)
+    whole(tmp_path)
     return made
 
 
@@ -80,7 +87,7 @@ def test_a_model_with_nothing_in_common_is_an_error(donor: CtcModel, tmp_path: P
         {name: value for name, value in donor.state_dict().items() if name.startswith("output.")},
         tmp_path / "model.safetensors",
     )
-    seal(tmp_path)
+    whole(tmp_path)
     with pytest.raises(CheckpointError, match=r"init_from: .* an encoder that does not fit this model; use the"):
         take(model(2), tmp_path, "whole", True, SETTINGS)
 
@@ -90,7 +97,7 @@ def test_statistics_of_other_features_are_not_taken_and_differences_are_named(tm
     theirs.frontend.set_statistics(torch.ones(80), torch.ones(80))
     write_tensors(theirs.state_dict(), tmp_path / "model.safetensors")
     write_yaml(tmp_path / "settings.yaml", {"model": SETTINGS})
-    seal(tmp_path)
+    whole(tmp_path)
     mine = model(2, normalisation="global")
     said = take(mine, tmp_path, "whole", True, {"features": {"kind": "log_mel_400_160"}, "encoder": {"heads": 4}})
     assert mine.frontend.lacks_statistics()
