@@ -45,7 +45,8 @@ def transcribe(
                 say(f"{out} holds {counted(len(found), 'transcript')}")
             else:
                 for name, one in found:
-                    show(f"{name}\t{one.text}")
+                    if not one.problem:  # that is said already, and is no silence
+                        show(f"{name}\t{one.text}")
             if as_json:
                 about = {name: described(one) for name, one in found}
                 show_json(
