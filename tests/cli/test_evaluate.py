@@ -127,7 +127,8 @@ def test_a_bad_file_ends_nothing_but_success(command: Command, trained: Path, fi
     found = dict(transcribe(trained, files, LONE))
     done = command("transcribe", trained, *files, "--json", "--processes", 2, fails=True)
     *lines, last = done.stdout.splitlines()
-    assert lines == [f"{name}\t{one.text}" for name, one in found.items()]
+    # what could not be read has no line: an empty one would say that nobody spoke
+    assert lines == [f"{name}\t{one.text}" for name, one in found.items() if name != str(files[1])]
     assert done.stderr.count(f"{files[1]} is not audio") == 1
     assert done.stderr.splitlines()[-1].endswith("1 of 4 could not be transcribed; the notes above say why.")
     said = json.loads(last)
