@@ -21,6 +21,8 @@ LAYERS = (
         "scripts",
         "cleaning",
         "stopping",
+        "watching",
+        "stores",
     ),
     ("manifest", "audio", "text", "layers", "scoring"),
     ("corpora", "shards", "models", "synthesis"),

@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from allears.cluster.local import launch
+from allears.cluster.launch import Launch, launch
 from allears.corpora.find import find
 from allears.errors import SettingsError, TrainingError
 from allears.files import read_json, write_json
@@ -77,7 +77,7 @@ class Demo:
         self._ranks(["evaluate", str(self.folder), str(self.folder / "dataset"), "--split", "test", "--name", "test"])
 
     def _ranks(self, arguments: list[str]) -> None:
-        if launch(arguments, self.processes) != 0:
+        if launch(arguments, Launch(self.processes)) != 0:
             raise TrainingError(f"the demo stopped in 'allears {arguments[0]}'; the error is above.")
 
     def _test_rows(self) -> list[dict[str, str]]:
@@ -104,7 +104,7 @@ class Demo:
             ],
         )
         show(f"said:  {one['text']}")
-        launch(["transcribe", str(self.folder), str(file)], 1)
+        launch(["transcribe", str(self.folder), str(file)], Launch(1))
         show(
             f"audio: {self.folder}/corpus/audio · hypotheses: {self.folder}/evaluation/test/hypotheses.jsonl · "
             f"metrics: {self.folder}/metrics.jsonl · checkpoints: {self.folder}/checkpoints"

@@ -8,7 +8,7 @@ import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from allears.cluster.local import launch
+from allears.cluster.launch import Launch, launch
 from allears.errors import SettingsError, TrainingError
 from allears.loading.plan import subtrees
 from allears.processes import THREADS
@@ -63,7 +63,7 @@ def run_worlds(
         run = folder / f"world-{world}"
         shutil.rmtree(run, ignore_errors=True)
         given = [*overrides, *(f"training.{one}" for one in ours), "training.tensorboard=false"]
-        code = launch(["train", config, *given, "--out", str(run)], world)
+        code = launch(["train", config, *given, "--out", str(run)], Launch(world))
         on = f"on {world} process{'es' * (world > 1)}"
         if code in {STOPPED, *(128 + number for number in SIGNALS)}:
             raise TrainingError(f"the run {on} was asked to stop; nothing is compared.")

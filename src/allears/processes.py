@@ -17,7 +17,10 @@ THREADS = "ALLEARS_THREADS"
 """How many threads a process computes with on a CPU, its share of the cores if unset; other numbers give other bits."""
 
 RENDEZVOUS = "ALLEARS_RENDEZVOUS"
-"""Where the processes of one machine meet when `cluster.local` started them: a ``file://`` address, no port."""
+"""Where processes meet when `cluster.launch` started them: ``store://HOST:PORT``, a store that the launcher serves."""
+
+STALL = "ALLEARS_STALL"
+"""Seconds without any movement after which a rank is taken for stuck."""
 
 _PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3  # <malloc.h>

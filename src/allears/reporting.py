@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Self
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import TracebackType
+    from typing import TextIO
 
     from rich.progress import Progress as RichProgress
     from rich.progress import TaskID
@@ -20,9 +21,19 @@ if TYPE_CHECKING:
 PLAIN_LINE_SECONDS = 10.0
 
 
+_kept: list[TextIO] = []
+
+
 def say(text: str) -> None:
     """A note for the person who started the command."""
     print(text, file=sys.stderr, flush=True)
+    for file in _kept:
+        print(text, file=file, flush=True)
+
+
+def keep(file: TextIO) -> None:
+    """Let all notes from now on be in ``file`` too."""
+    _kept[:] = [file]
 
 
 def show(text: str) -> None:

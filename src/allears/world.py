@@ -16,6 +16,7 @@ import torch.distributed as dist
 
 from allears.errors import SettingsError
 from allears.processes import RENDEZVOUS, THREADS, keep_freed_memory
+from allears.stores import launchers
 
 T = TypeVar("T")
 
@@ -111,9 +112,11 @@ def start(timeout_seconds: float = 600.0) -> World:
         torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // local_size))
     if size == 1:
         return World(0, 1, 0, 1, device)
+    store = launchers(timeout_seconds)
     dist.init_process_group(
         "nccl" if cuda else "gloo",
-        init_method=os.environ.get(RENDEZVOUS, "env://"),
+        init_method=os.environ.get(RENDEZVOUS, "env://") if store is None else None,
+        store=store,
         rank=rank,
         world_size=size,
         timeout=dt.timedelta(seconds=timeout_seconds),

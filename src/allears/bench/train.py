@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, cast, get_args
 import psutil
 import torch
 
-from allears.cluster.local import launch
+from allears.cluster.launch import Launch, launch
 from allears.errors import SettingsError, TrainingError
 from allears.files import read_json, write_json
 from allears.loading.plan import subtrees
@@ -118,7 +118,7 @@ def measure_worlds(command: Sequence[str], worlds: Sequence[int], folder: Path) 
         say(f"— {world} process{'es' * (world > 1)}")
         place = _place(folder, world)
         shutil.rmtree(place, ignore_errors=True)
-        if launch(command, world) != 0:
+        if launch(command, Launch(world)) != 0:
             raise TrainingError(f"the measurement on {world} processes stopped; its error is above.")
         kept = read_json(place / "measured.json")
         found.append(Measured(Conditions(**kept["conditions"]), [Cost(**cost) for cost in kept["costs"]]))

@@ -32,7 +32,7 @@ def train(
 
     Example: allears bench train small dataset=data/libri plan.step_seconds=16 --processes 1,2
     """
-    from allears.cluster.local import launched
+    from allears.cluster.launch import launched
     from allears.errors import SettingsError
     from allears.loading.plan import subtrees
     from allears.run.settings import settings_of

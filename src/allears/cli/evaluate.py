@@ -26,13 +26,13 @@ def evaluate(
 
     Example: allears evaluate runs/demo data/test --split test
     """
-    from allears.cluster.local import launch, launched
+    from allears.cluster.launch import Launch, launch, launched
 
     if processes != 1 and not launched():
         given = {"--split": split, "--name": name, "--out": out, "--batch": batch}
         options = [str(word) for pair in given.items() if pair[1] is not None for word in pair]
         options += ["--normaliser", normaliser, "--worst", str(worst), *(["--json"] if as_json else [])]
-        sys.exit(launch(["evaluate", str(run), str(dataset), *options], processes))
+        sys.exit(launch(["evaluate", str(run), str(dataset), *options], Launch(processes)))
     from allears.cli.ranks import as_rank
     from allears.evaluation.report import tell
     from allears.loading.collection import SourceSettings

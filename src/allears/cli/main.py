@@ -16,6 +16,7 @@ from allears.cli.bench import train as bench_train
 from allears.cli.demo import demo
 from allears.cli.evaluate import evaluate
 from allears.cli.inspect import batch, ledger, quarantine, run, utterance
+from allears.cli.launch import launch
 from allears.cli.parity import parity
 from allears.cli.prepare import prepare
 from allears.cli.synthesize import synthesize
@@ -54,7 +55,7 @@ def _interruptible(command: Callable[..., None]) -> Callable[..., None]:
     return interruptible
 
 
-for _command in (demo, synthesize, prepare, tokenizer, train, evaluate, transcribe, average, parity):
+for _command in (demo, synthesize, prepare, tokenizer, train, launch, evaluate, transcribe, average, parity):
     app.command()(_interruptible(_command))
 
 _inspect = typer.Typer(no_args_is_help=True, help="Pictures of an utterance, of a step, of runs; the records of a run.")

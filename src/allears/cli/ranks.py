@@ -12,35 +12,40 @@ if TYPE_CHECKING:
 
 
 @contextlib.contextmanager
-def as_rank() -> Iterator[World]:
+def as_rank(stopped: int | None = None) -> Iterator[World]:
     """Yield the world of this process.
 
     After an error nothing collective is run: other ranks may be waiting in a collective that this one will never
     join, so a member of a group leaves at once.
+
+    Args:
+        stopped: exit code when a scheduler's signal ends this process; by default 128 and the signal's number.
     """
     import os
     import sys
     import traceback
 
-    from allears import stopping
-    from allears.cluster.failure import FAILURES, report
+    from allears import stopping, watching
+    from allears.cluster.failure import FAILURES, failed, report
     from allears.errors import AllearsError
-    from allears.processes import end_with_parent
+    from allears.processes import STALL, end_with_parent
+    from allears.stores import launchers
     from allears.world import start
 
+    launched = FAILURES in os.environ  # by our own launcher, which says what has failed
     end_with_parent()
-    stopping.listen()
-    rank = int(os.environ.get("RANK", "0"))
+    stopping.listen(stopped, launched)
+    rank, size = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
     try:
+        watching.start(rank, launchers(60.0), float(os.environ.get(STALL, "300")))
         world = start()
         yield world
     except BaseException as error:
-        known = isinstance(error, AllearsError | KeyboardInterrupt)
-        report(rank, error, str(error) if known else f"unexpected {type(error).__name__}: {error}")
-        if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-            if FAILURES not in os.environ:  # a launcher that is not ours: nobody else would say it
+        report(failed(rank, error))
+        if launched or size > 1:
+            if not launched:
                 print(f"error: rank {rank}: {error}", file=sys.stderr)
-            if not known:
+            if not isinstance(error, AllearsError | KeyboardInterrupt) and not (launched and rank == 0):
                 traceback.print_exc()
             sys.stderr.flush()
             sys.stdout.flush()

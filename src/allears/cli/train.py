@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -38,7 +39,7 @@ def train(
         for name, value, origin in origins(settings, values, given, config):
             show_line(f"{name:<44} {value!s:<28} {origin}")
         return
-    from allears.cluster.local import launch, launched
+    from allears.cluster.launch import Launch, launch, launched
 
     folder = out or Path("runs") / Path(config).stem
     if processes != 1 and not launched():
@@ -46,13 +47,13 @@ def train(
 
         subtrees(settings.plan.micro_batches, processes)  # whether there is one for each is said before they start
         arguments = ["train", config, *given, "--out", str(folder), *(["--json"] if as_json else [])]
-        sys.exit(launch(arguments, processes))
+        sys.exit(launch(arguments, Launch(processes)))
     from allears.cli.ranks import as_rank
     from allears.cluster.failure import FAILURES
     from allears.run.train import train as train_run
-    from allears.stopping import STOPPED
+    from allears.stopping import STOPPED, by
 
-    with as_rank() as world:
+    with as_rank(STOPPED) as world:
         outcome = train_run(settings, folder, world)
         if world.leads:
             from allears.reporting import say, show_json
@@ -62,4 +63,4 @@ def train(
             if as_json:
                 show_json(outcome)
     if outcome["stopped"] and (not launched() or FAILURES in os.environ):  # another launcher would start it again
-        sys.exit(STOPPED)
+        sys.exit(128 + signal.SIGINT if by() == signal.SIGINT else STOPPED)

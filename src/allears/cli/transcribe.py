@@ -24,13 +24,13 @@ def transcribe(
 
     Example: allears transcribe runs/demo hello.wav
     """
-    from allears.cluster.local import launch, launched
+    from allears.cluster.launch import Launch, launch, launched
 
     if processes != 1 and not launched():
         given = {"--split": split, "--out": out}
         options = [str(word) for pair in given.items() if pair[1] is not None for word in pair]
         options += ["--json"] if as_json else []
-        sys.exit(launch(["transcribe", *options, "--", str(run), *map(str, inputs)], processes))
+        sys.exit(launch(["transcribe", *options, "--", str(run), *map(str, inputs)], Launch(processes)))
     from allears.cli.ranks import as_rank
     from allears.errors import DataError
     from allears.evaluation.transcripts import described

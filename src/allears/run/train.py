@@ -14,6 +14,7 @@ import torch
 from allears import seeding, stopping
 from allears.cluster.agreement import agree, versions
 from allears.cluster.environment import describe, device_name, remarks
+from allears.cluster.logs import keep_log
 from allears.errors import CheckpointError, DataError
 from allears.evaluation import result
 from allears.evaluation.transcribe import hypotheses
@@ -71,6 +72,7 @@ def train(settings: RunSettings, run: Path, world: World) -> dict[str, Any]:
                 say(remark)
             checkpoint.set_damaged_aside(run)
         world.barrier()
+        keep_log(run, world)
         # What is wrong with these is said now, not after hours.
         checkpoint.check_settings(run, settings.model_dump(mode="json"), MAY_CHANGE)
         if settings.init_from is not None and not checkpoint.checkpoints(run):
