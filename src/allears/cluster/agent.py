@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import tempfile
 import time
 from pathlib import Path
@@ -37,7 +38,7 @@ from allears.reporting import counted, say
 from allears.stopping import STOP, STOPPED
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from torch.distributed import TCPStore  # type: ignore[attr-defined]
     from torch.distributed.elastic.agent.server.api import WorkerSpec
@@ -62,6 +63,7 @@ class Agent(SimpleElasticAgent):
         arguments: of the command.
         address: this machine's, at which other machines reach it.
         stall_seconds: how long nothing may move.
+        code: the exit code after a signal.
 
     Attributes:
         asked: the signal that asked to stop; 0 while none has.
@@ -69,9 +71,17 @@ class Agent(SimpleElasticAgent):
         failure: what ended the last attempt that failed.
     """
 
-    def __init__(self, spec: WorkerSpec, arguments: Sequence[str], address: str, stall_seconds: float) -> None:
+    def __init__(
+        self,
+        spec: WorkerSpec,
+        arguments: Sequence[str],
+        address: str,
+        stall_seconds: float,
+        code: Callable[[int], int],
+    ) -> None:
         super().__init__(spec)
         self._arguments = arguments
+        self._code = code
         self._address = address
         self._stall_seconds = stall_seconds
         self._folder = tempfile.TemporaryDirectory(prefix="allears-")
@@ -83,15 +93,22 @@ class Agent(SimpleElasticAgent):
         self.failure: Failure | None = None
 
     def ask(self, number: int) -> None:
-        """Ask all ranks to stop, as signal ``number`` would; from any thread."""
+        """Ask all ranks to stop, as signal ``number`` would; from any thread.
+
+        Between two attempts nothing is lost by leaving at once, and so does whoever asks twice by Ctrl-C.
+        """
+        if self._forks is None or (self.asked and number == signal.SIGINT):
+            self.kill()
+            self._folder.cleanup()
+            os._exit(self._code(self.asked or number))
         self.asked = self.asked or number
-        if self._forks is not None:
-            self._meeting.set(STOP, str(self.asked))
+        self._meeting.set(STOP, str(self.asked))
 
     def kill(self) -> None:
         """End this machine's ranks at once; from any thread."""
         if self._forks is not None:
             self._forks.end()
+            self._forks = None
 
     def _start_workers(self, worker_group: WorkerGroup) -> dict[int, Any]:
         """Start one attempt. Its store is a new one: it knows no address of ranks that are gone."""
@@ -135,13 +152,13 @@ class Agent(SimpleElasticAgent):
             return store
         return stores.connect(shared.get(_ADDRESS).decode(), 30.0)
 
-    def _stop_workers(self, worker_group: WorkerGroup) -> None:
+    def _stop_workers(self, _: WorkerGroup) -> None:
         self.kill()
 
     def _shutdown(self, *_: Any, **__: Any) -> None:
         self.kill()
 
-    def _monitor_workers(self, worker_group: WorkerGroup) -> RunResult:
+    def _monitor_workers(self, _: WorkerGroup) -> RunResult:
         """How the ranks of this machine are; what has failed is told here, and its attempt ended."""
         assert self._forks is not None
         codes = self._forks.codes()
@@ -164,7 +181,7 @@ class Agent(SimpleElasticAgent):
             say(trouble.table)
         else:
             return RunResult(WorkerState.HEALTHY)
-        self._forks.end()
+        self.kill()
         self._tell(self.failure)
         return self._failed(self.failure)
 

@@ -9,9 +9,10 @@ import signal
 import socket
 import uuid
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
-from allears.errors import SettingsError
+from allears.errors import SettingsError, TrainingError
 from allears.stopping import STOPPED, heard_by
 
 if TYPE_CHECKING:
@@ -95,46 +96,51 @@ def launch(arguments: Sequence[str], how: Launch) -> int:
     Raises:
         SettingsError: machines cannot meet.
     """
-    from allears.cluster.forks import warm
+    agents: list[Agent] = []
+    code = partial(_code, arguments[0])
+    # Signals are heard before anything else is done: importing torch takes seconds.
+    with heard_by(lambda number: agents[0].ask(number) if agents else os._exit(code(number))):
+        from allears.cluster.forks import warm
 
-    warm()  # it imports at the same time as this process does
-    from torch.distributed.elastic.agent.server.api import WorkerSpec, WorkerState
+        warm()  # it imports at the same time as this process does
+        from torch.distributed.elastic.agent.server.api import WorkerSpec, WorkerState
+        from torch.distributed.elastic.rendezvous import RendezvousError
 
-    from allears.cluster.agent import Agent
+        from allears.cluster.agent import Agent
 
-    logging.getLogger("torch.distributed.elastic").setLevel(logging.ERROR)
-    address = "localhost" if how.meet is None else _own_address(how.meet)
-    handler = _rendezvous(how, address)
-    spec = WorkerSpec(
-        role="rank",
-        local_world_size=how.processes,
-        rdzv_handler=handler,
-        entrypoint=arguments[0],
-        max_restarts=how.restarts,
-        monitor_interval=LOOK_SECONDS,
-    )
-    agent = Agent(spec, arguments, address, how.stall_seconds)
-
-    def stop(number: int) -> None:
-        if agent.asked and number == signal.SIGINT:
-            agent.kill()
-            os._exit(128 + number)
-        agent.ask(number)
-
-    with heard_by(stop):
+        logging.getLogger("torch.distributed.elastic").setLevel(logging.ERROR)
+        address = "localhost" if how.meet is None else _own_address(how.meet)
+        handler = _rendezvous(how, address)
+        spec = WorkerSpec(
+            "rank",
+            how.processes,
+            handler,
+            entrypoint="allears",
+            max_restarts=how.restarts,
+            monitor_interval=LOOK_SECONDS,
+        )
+        agent = Agent(spec, arguments, address, how.stall_seconds, code)
+        agents.append(agent)
         try:
             result = agent.run()
+        except RendezvousError as error:
+            raise TrainingError(f"machines could not meet at {how.meet}: {error}") from None
         finally:
             agent.kill()
             with contextlib.suppress(Exception):
                 handler.shutdown()
-    if agent.stopped or agent.asked:
-        return STOPPED if arguments[0] == "train" and agent.asked != signal.SIGINT else 128 + agent.asked
+    if agent.stopped or (agent.asked and not (agent.failure and agent.failure.final)):
+        return code(agent.asked or signal.SIGTERM)
     return 0 if result is not None and result.state == WorkerState.SUCCEEDED else 1
 
 
+def _code(command: str, number: int) -> int:
+    """The exit code after signal ``number``: a training that a scheduler stops goes on by the same command."""
+    return STOPPED if command == "train" and number != signal.SIGINT else 128 + number
+
+
 def _rendezvous(how: Launch, address: str) -> RendezvousHandler:
-    """Where agents meet: torch's own rendezvous, on a store of this process, or of the machine that `Launch.meet` names.
+    """Where agents meet: torch's own rendezvous, on a store of this process, or of the machine `Launch.meet` names.
 
     The agents' shared store for ranks is not used: it keeps the addresses of those that are gone (pytorch #135712).
     """
