@@ -82,8 +82,8 @@ def launched(dataset: Path, tmp_path: Path) -> Iterator[Callable[..., Launched]]
 
     yield start
     for one in started:
-        one.process.kill()
-        one.process.wait()
+        with one.process as process:
+            process.kill()
 
 
 def patched(folder: Path, body: str) -> str:

@@ -70,7 +70,7 @@ def failed(rank: int, error: BaseException) -> Failure:
         host(),
         time.time(),
         str(error) if known else f"unexpected {type(error).__name__}: {error}",
-        doing(pulse),
+        str(pulse),
         "" if known and DEBUG not in os.environ else "".join(traceback.format_exception(error)),
         caused=_lost_others(error),
         final=isinstance(error, SettingsError | TrainingError) or (known and pulse.step is None),
@@ -107,21 +107,16 @@ def ended(rank: int, code: int, pulse: Pulse | None, memory: bool, output: str) 
         memory: whether the kernel has killed a process of this machine for want of memory meanwhile.
         output: the end of what it wrote.
     """
-    if code < 0:
+    if code == 0:
+        how = "left with exit code 0 before the others"
+    elif code < 0:
         how = f"was killed by {signal.Signals(-code).name}"
         if -code == signal.SIGKILL and memory:
             how += " when this machine had no memory left; use fewer processes or workers, or smaller micro-batches"
     else:
         how = f"left with exit code {code} without a word of its own"
-    where = "" if pulse is None else doing(pulse)
+    where = "" if pulse is None else str(pulse)
     return Failure(rank, host(), time.time(), f"it {how}.", where, output if code > 0 else "")
-
-
-def doing(pulse: Pulse) -> str:
-    """Step, phase and utterances of a pulse."""
-    step = [] if pulse.step is None else [f"step {pulse.step}"]
-    names = [] if not pulse.utterances else [f"utterances {', '.join(pulse.utterances)}"]
-    return ", ".join([*step, *([pulse.phase] if pulse.phase else []), *names])
 
 
 def out_of_memory_kills() -> int:
