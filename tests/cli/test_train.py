@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from allears.training.checkpoint import seal
+from allears.training.checksums import seal
 
 if TYPE_CHECKING:
     import subprocess

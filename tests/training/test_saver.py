@@ -13,7 +13,7 @@ import torch
 
 from allears.errors import CheckpointError, DataError
 from allears.text.tokenizer import Tokenizer, TokenizerSettings
-from allears.training import checkpoint
+from allears.training import checksums
 from allears.training import saver as saver_module
 from allears.training.checkpoint import (
     Position,
@@ -24,8 +24,8 @@ from allears.training.checkpoint import (
     read_tensors,
     resume,
     set_damaged_aside,
-    verify,
 )
+from allears.training.checksums import verify
 from allears.training.optimizer import OptimizerSettings, with_state
 from allears.training.saver import BackgroundSaver
 
@@ -60,7 +60,7 @@ def at(step: int) -> Position:
 def slow_disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     """Nothing is written before the event is set."""
     may = threading.Event()
-    write = checkpoint.write
+    write = saver_module.write
     monkeypatch.setattr(saver_module, "write", lambda *given: (may.wait(20), write(*given)))
     yield may
     may.set()
@@ -231,7 +231,7 @@ def test_what_cannot_be_read_is_not_taken_for_damaged(tmp_path: Path, monkeypatc
     def denied(path: Path) -> dict[str, Any]:
         raise PermissionError(13, "Permission denied", str(path))
 
-    monkeypatch.setattr(checkpoint, "_checksum", denied)
+    monkeypatch.setattr(checksums, "_checksum", denied)
     with pytest.raises(DataError, match=r"step-00000001 cannot be read: .*Permission denied.* it may be whole"):
         set_damaged_aside(tmp_path)
     assert [path.name for path in checkpoints(tmp_path)] == ["step-00000001"]

@@ -30,6 +30,7 @@ from allears.settings import flat
 from allears.text.tokenizer import Tokenizer
 from allears.training import checkpoint
 from allears.training.average import average_folder, chosen, write_average
+from allears.training.checksums import verify
 from allears.training.engine import Engine
 from allears.training.initial import take
 from allears.training.ledger import Ledger
@@ -239,7 +240,7 @@ class Training:
         sound = []
         for path in checkpoint.best(self.run, self.settings.training.keep_best):
             try:
-                checkpoint.verify(path, optimizer=False)
+                verify(path, optimizer=False)
                 sound.append(path)
             except CheckpointError as error:
                 say(f"note: not averaged: {error}")

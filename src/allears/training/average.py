@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from allears.errors import CheckpointError
 from allears.files import written_folder
 from allears.training import checkpoint
+from allears.training.checksums import seal, verify
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,14 +57,14 @@ def write_average(place: Path, of: Sequence[Path]) -> None:
         shutil.copytree(newest / "tokenizer", folder / "tokenizer")
         position = replace(checkpoint.load_position(newest), score=None, scored=None)
         checkpoint.write_position(folder, position, average_of=sorted(path.name for path in of))
-        checkpoint.seal(folder)
+        seal(folder)
 
 
 def _mean(of: Sequence[Path]) -> dict[str, Tensor]:
     """The mean of each tensor, in float64; the running statistics of batch norm are averaged like weights."""
     total: dict[str, Tensor] = {}
     for path in of:
-        checkpoint.verify(path, optimizer=False)
+        verify(path, optimizer=False)
         tensors = checkpoint.read_tensors(path / "model.safetensors")
         if total and {n: t.shape for n, t in tensors.items()} != {n: t.shape for n, t in total.items()}:
             raise CheckpointError(f"{path} is of another architecture than {of[0]}; average checkpoints of one run.")
