@@ -24,6 +24,7 @@ from allears.training.checkpoint import (
     read_tensors,
     resume,
     set_damaged_aside,
+    write,
 )
 from allears.training.checksums import verify
 from allears.training.optimizer import OptimizerSettings, with_state
@@ -60,7 +61,6 @@ def at(step: int) -> Position:
 def slow_disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     """Nothing is written before the event is set."""
     may = threading.Event()
-    write = saver_module.write
     monkeypatch.setattr(saver_module, "write", lambda *given: (may.wait(20), write(*given)))
     yield may
     may.set()
