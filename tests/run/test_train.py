@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import shutil
 from typing import TYPE_CHECKING, Any
 
@@ -14,10 +15,12 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from allears.audit import audit
 from allears.errors import CheckpointError, SettingsError, TrainingError
 from allears.models.ctc import CtcModel
+from allears.run.material import material_of
 from allears.run.recognise import load
-from allears.run.settings import RunSettings
+from allears.run.settings import RunSettings, settings_of
 from allears.run.train import train
 from allears.settings import build, overridden
+from allears.text.tokenizer import Tokenizer
 from allears.training.average import average_folder, chosen
 from allears.training.checkpoint import best, checkpoints, load_position, read_tensors
 from allears.training.precision import SMALLEST
@@ -191,6 +194,28 @@ def test_a_run_that_was_killed_before_its_average_was_judged_judges_it_when_it_i
     assert average_folder(run).exists() == judged["kept"]
     assert again["validation"] == told["validation"]
     assert not (run / "average.trial").exists()
+
+
+@pytest.mark.parametrize("damage", ["removed", "changed"])
+def test_a_run_without_its_tokenizer_goes_on_with_that_of_its_newest_sound_checkpoint(
+    trained: Callable[..., object], tmp_path: Path, capsys: pytest.CaptureFixture[str], damage: str
+) -> None:
+    run = tmp_path / "run"
+    trained(run, "training.steps=2", "training.save_every=1", "training.average=false")
+    if damage == "removed":
+        shutil.rmtree(run / "tokenizer")
+    else:
+        (run / "tokenizer" / "tokenizer.json").write_text("{}")
+    whole = shutil.copytree(run, tmp_path / "whole")
+    (run / "checkpoints" / "step-00000002" / "tokenizer" / "tokenizer.json").write_text("{}")
+    capsys.readouterr()
+    found = material_of(settings_of(str(run))[0], settings_of(str(run))[0].train, run, True, ALONE)
+    said = capsys.readouterr().err
+    assert re.search(r"note: the tokenizer of step-00000001 is used, for .*/run/tokenizer.* (exist|tokenizer)", said)
+    assert found.tokenizer.digest == Tokenizer.load(run / "checkpoints" / "step-00000001" / "tokenizer").digest
+    trained(whole, "training.steps=3", "training.save_every=1", "training.average=false")
+    assert len(steps(whole, "loss")) == 3
+    assert "note: the tokenizer of step-00000002 is used" in capsys.readouterr().err
 
 
 def test_weights_are_taken_from_another_run(trained: Callable[..., object], tmp_path: Path) -> None:
