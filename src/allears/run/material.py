@@ -50,14 +50,18 @@ def material_of(
         settings.seed,
         settings.augment,
         folder,
-        _tokenizer_of(folder, tell) if trained else None,
+        tokenizer_of(folder, tell) if trained else None,
         world,
         tell,
     )
 
 
-def _tokenizer_of(run: Path, tell: Callable[[str], None]) -> Path:
+def tokenizer_of(run: Path, tell: Callable[[str], None]) -> Path:
     """Folder of the tokenizer that ``run`` was trained with: its own, else that of its newest sound checkpoint.
+
+    Args:
+        run: its folder.
+        tell: says which one, where it is not the run's own.
 
     Raises:
         DataError: there is none.

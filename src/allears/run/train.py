@@ -290,7 +290,7 @@ class Training:
         collection, settings = self.material.collection, self.settings
         start_scale = self.start.loss_scale or settings.training.loss_scale
         most = settings.training.most_quarantined
-        quarantine = Quarantine(self.run, self.start.step, self.world, self.start.quarantined, most)
+        quarantine = Quarantine(self.run, self.start.step, self.world, self.start.quarantined, most, self.precision)
         self.stack.enter_context(quarantine)
         reduce, tree = self._reduction(settings.training.reduction)
         return Stepper(
