@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import re
 import resource
 import threading
 from typing import TYPE_CHECKING, Any
@@ -148,10 +149,16 @@ def test_a_full_disk_is_said_and_the_earlier_checkpoint_stays(
         saver.save(at(2))
         saver.save(at(3))  # waits for the one before
         said = capsys.readouterr().err
-        assert "step-00000002 is not saved, the earlier checkpoints stay and the training goes on: " in said
-        assert ".partial" not in said
-        with pytest.raises(CheckpointError, match="cannot be written"):
+        assert "note: step-00000002 is not saved: " in said
+        assert "step-00000002/model.safetensors cannot be written: " in said
+        assert "; the earlier ones stay, and another try will follow." in said
+        with pytest.raises(CheckpointError) as raised:
             saver.finish()
+    ended = str(raised.value)
+    assert re.match(r"the last checkpoint is not saved: .*step-00000003/model.safetensors cannot be written: ", ended)
+    assert re.search(r"; free some space there, .* the same command goes on from step-00000001, the newest", ended)
+    assert ".partial" not in said + capsys.readouterr().err + ended
+    assert ended.count(";") == 1  # one remedy
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-00000001"]
     verify(checkpoint_folder(tmp_path, 1))
 
