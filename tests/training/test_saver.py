@@ -6,6 +6,7 @@ import os
 import pickle
 import re
 import resource
+import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +17,10 @@ from allears.errors import CheckpointError, DataError
 from allears.text.tokenizer import Tokenizer, TokenizerSettings
 from allears.training import checksums
 from allears.training import saver as saver_module
+from allears.training.average import chosen, write_average
 from allears.training.checkpoint import (
     Position,
+    best,
     checkpoint_folder,
     checkpoints,
     load_model,
@@ -277,3 +280,30 @@ def test_code_in_a_checkpoint_does_not_run(tmp_path: Path) -> None:
         (path / name).write_bytes(kept)
     assert not mark.exists()
     assert read_tensors(path / "model.safetensors")
+
+
+def test_what_lies_beside_the_files_of_a_checkpoint_is_never_opened(tmp_path: Path) -> None:
+    with saving(tmp_path, *made()) as saver:
+        for step in (1, 2):
+            saver.save(Position(step, step, "data", score=0.5, scored="wer"))
+        saver.finish()
+    extra = ("data.pkl", ".metadata", "tokenizer/more.bin", "weights.safetensors")
+    for path in checkpoints(tmp_path):
+        for name in extra:
+            (path / name).write_bytes(pickle.dumps(Evil(tmp_path / "ran")))
+    opened: list[str] = []
+    looking = True
+
+    def look(event: str, given: tuple[Any, ...]) -> None:
+        if looking and event == "open":
+            opened.append(str(given[0]))
+
+    sys.addaudithook(look)  # for the rest of the process
+    set_damaged_aside(tmp_path)
+    resume(tmp_path, *made(), {"seed": 1}, "data", ())
+    write_average(tmp_path / "average", best(tmp_path, 2))
+    chosen(tmp_path)
+    looking = False
+    assert any(path.endswith("state.json") for path in opened)
+    assert [path for path in opened if path.endswith(extra)] == []
+    assert not (tmp_path / "average" / "data.pkl").exists()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from allears.errors import CheckpointError
 from allears.files import written_folder
+from allears.text.tokenizer import Tokenizer
 from allears.training import checkpoint
 from allears.training.checksums import seal, verify
 
@@ -54,7 +55,7 @@ def write_average(place: Path, of: Sequence[Path]) -> None:
     with written_folder(place) as folder:
         checkpoint.write_tensors(_mean(of), folder / "model.safetensors")
         shutil.copy(newest / "settings.yaml", folder / "settings.yaml")
-        shutil.copytree(newest / "tokenizer", folder / "tokenizer")
+        Tokenizer.load(newest / "tokenizer").save(folder / "tokenizer")
         position = replace(checkpoint.load_position(newest), score=None, scored=None)
         checkpoint.write_position(folder, position, average_of=sorted(path.name for path in of))
         seal(folder)
