@@ -216,10 +216,11 @@ def ledger(
         show(problem)
     if len(found.problems) > 20:
         show(f"and {len(found.problems) - 20:,} more")
-    verdict = "NOT complete" if found.problems else "complete and disjoint"
+    passes = f"each exactly once in {counted(found.epochs, 'whole epoch')}" if found.epochs else "no epoch is whole yet"
+    verdict = "NOT as planned" if found.problems else f"as planned, {passes}"
     show(
-        f"{counted(found.steps, 'step')}, {counted(found.epochs, 'whole epoch')}: utterances were used {found.used:,} "
-        f"times, could not be used {found.rejected:,} times: {verdict}"
+        f"{counted(found.steps, 'step')}: utterances were used {found.used:,} times, could not be used "
+        f"{found.rejected:,} times: {verdict}"
     )
     if as_json:
         show_json({"complete": not found.problems, **asdict(found), "run": str(run)})

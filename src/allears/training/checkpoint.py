@@ -77,13 +77,24 @@ def checkpoints(run: Path) -> list[Path]:
     return sorted(found, key=lambda path: int(path.name.removeprefix("step-")))
 
 
+def existing(run: Path) -> Path:
+    """``run``, which is a folder.
+
+    Raises:
+        CheckpointError: it is not.
+    """
+    if not run.is_dir():
+        raise CheckpointError(f"there is no run folder {run}; name the folder of a run that has trained.")
+    return run
+
+
 def newest(run: Path) -> Path:
     """The newest complete checkpoint.
 
     Raises:
         CheckpointError: there is none.
     """
-    found = checkpoints(run)
+    found = checkpoints(existing(run))
     if not found:
         raise CheckpointError(f"{run} holds no complete checkpoint; name the folder of a run that has trained.")
     return found[-1]

@@ -18,7 +18,7 @@ from allears.errors import CheckpointError, DataError, SettingsError, TrainingEr
 from allears.files import read_json, write_json, written_folder
 from allears.reporting import say
 from allears.settings import Settings, build
-from allears.training.checkpoint import read_tensors, write_tensors
+from allears.training.checkpoint import existing, read_tensors, write_tensors
 from allears.training.lines import StepLines
 from allears.training.precision import Precision
 from allears.types import Batch
@@ -87,8 +87,12 @@ class Kept(Settings):
 
 
 def kept(run: Path) -> list[Path]:
-    """The micro-batches that ``run`` has in quarantine, in the order of their steps."""
-    return sorted(path.parent for path in quarantine_folder(run).glob("step-*/guilty.json"))
+    """The micro-batches that ``run`` has in quarantine, in the order of their steps.
+
+    Raises:
+        CheckpointError: there is no such run.
+    """
+    return sorted(path.parent for path in quarantine_folder(existing(run)).glob("step-*/guilty.json"))
 
 
 def read_kept(place: Path) -> Kept:
