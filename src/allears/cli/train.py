@@ -43,10 +43,12 @@ def train(
     folder = out or Path("runs") / Path(config).stem
     if processes != 1 and not launched():
         from allears.loading.plan import subtrees
+        from allears.run.outcome import recall_outcome
 
         subtrees(settings.plan.micro_batches, processes)  # whether there is one for each is said before they start
         arguments = ["train", config, *given, "--out", str(folder), *(["--json"] if as_json else [])]
-        sys.exit(launch(arguments, processes))
+        if recall_outcome(settings, folder) is None:  # else one process is enough to tell it
+            sys.exit(launch(arguments, processes))
     from allears.cli.ranks import as_rank
     from allears.cluster.failure import FAILURES
     from allears.run.train import train as train_run

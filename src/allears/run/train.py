@@ -25,6 +25,7 @@ from allears.loading.plan import subtrees
 from allears.loading.statistics import feature_statistics
 from allears.reporting import say
 from allears.run.material import material_of
+from allears.run.outcome import keep_outcome, recall_outcome
 from allears.run.recognise import evaluate
 from allears.settings import flat
 from allears.text.tokenizer import Tokenizer
@@ -78,10 +79,17 @@ def train(settings: RunSettings, run: Path, world: World) -> dict[str, Any]:
             chosen(Path(settings.init_from.run))
         for source in settings.test.values():
             source.open()
-        told = Training(settings, run, world, stack).to_the_end(places)
-    tests = {} if told["stopped"] else {n: evaluate(run, part, n, world) for n, part in settings.test.items()}
+        recalled = world.from_leader(recall_outcome(settings, run) if world.leads else None)
+        told = recalled or Training(settings, run, world, stack).to_the_end(places)
+    if recalled and world.leads:
+        say(f"this run is complete already, with {told['step']} steps")
+    if not recalled and not told["stopped"]:
+        tests = {name: evaluate(run, part, name, world) for name, part in settings.test.items()}
+        told |= {"test": tests} if tests else {}
+        if world.leads:
+            keep_outcome(settings, run, told)
     cpu = sum(world.gather(time.process_time()))
-    return {"run": str(run), **told, "cpu_seconds": round(cpu, 3), **({"test": tests} if tests else {})}
+    return {"run": str(run), **told, "processes": world.size, "cpu_seconds": round(cpu, 3)}
 
 
 class Training:
