@@ -19,6 +19,9 @@ THREADS = "ALLEARS_THREADS"
 RENDEZVOUS = "ALLEARS_RENDEZVOUS"
 """Where the processes of one machine meet when `cluster.local` started them: a ``file://`` address, no port."""
 
+PART = "ALLEARS_PART"
+"""Which training this is, from 0, of a command that starts several alike: what they share is said by the first."""
+
 _PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3  # <malloc.h>
 

@@ -51,6 +51,7 @@ def train(
             sys.exit(launch(arguments, processes))
     from allears.cli.ranks import as_rank
     from allears.cluster.failure import FAILURES
+    from allears.processes import PART
     from allears.run.train import train as train_run
     from allears.stopping import STOPPED
 
@@ -59,7 +60,7 @@ def train(
         if world.leads:
             from allears.reporting import say, show_json
 
-            if not outcome["stopped"]:
+            if not outcome["stopped"] and PART not in os.environ:
                 say(f"the run is in {folder}; try it: allears evaluate {folder} DATASET")
             if as_json:
                 show_json(outcome)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from typing import TYPE_CHECKING
 
 from allears.errors import CheckpointError, DataError
 from allears.loading.material import Material, gather, tokenizer_folder
+from allears.processes import PART
 from allears.reporting import say
 from allears.text.tokenizer import Tokenizer
 from allears.training.checkpoint import checkpoints
@@ -38,7 +40,7 @@ def material_of(
     """
 
     def tell(text: str) -> None:
-        if world.leads:
+        if world.leads and os.environ.get(PART, "0") == "0":
             say(f"note: {text}")
 
     return gather(
