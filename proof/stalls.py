@@ -21,7 +21,8 @@ import torch
 from allears.models.conformer import ConformerSettings
 from allears.models.ctc import ModelSettings
 from allears.text.tokenizer import Tokenizer, TokenizerSettings
-from allears.training.checkpoint import Position, checkpoints, load_model, load_optimizer, load_position, verify
+from allears.training.checkpoint import Position, checkpoints, load_model, load_optimizer, load_position
+from allears.training.checksums import verify
 from allears.training.optimizer import OptimizerSettings, with_state
 from allears.training.saver import BackgroundSaver
 from allears.types import Batch

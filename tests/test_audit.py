@@ -8,13 +8,15 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from typer.testing import CliRunner
 
 from allears.audit import audit
+from allears.cli.main import app
 from allears.errors import CheckpointError
 
 if TYPE_CHECKING:
     import subprocess
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     Command = Callable[..., subprocess.CompletedProcess[str]]
@@ -37,6 +39,7 @@ def test_a_run_that_was_killed_and_resized_is_complete_and_disjoint(command: Com
     assert [size for size, _ in groupby(shared)] == [4, 3, 1, 4]
     done = command("inspect", "ledger", resized, "--json")
     assert json.loads(done.stdout.splitlines()[-1])["complete"] is True
+    assert "as planned, each exactly once in 2 whole epochs" in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -64,7 +67,7 @@ def test_a_micro_batch_in_two_ledgers_is_named(command: Command, resized: Path, 
     (ledgers / "rank-9.jsonl").write_text((ledgers / "rank-1.jsonl").read_text())
     done = command("inspect", "ledger", copy, fails=True)
     assert "micro-batch 1 stands in 2 ledgers" in done.stdout
-    assert "NOT complete" in done.stdout
+    assert "NOT as planned" in done.stdout
 
 
 def test_lines_that_are_lost_or_spoiled_are_named(resized: Path, tmp_path: Path) -> None:
@@ -84,3 +87,21 @@ def test_a_run_without_a_ledger_says_so(resized: Path, tmp_path: Path) -> None:
     shutil.rmtree(copy / "ledger")
     with pytest.raises(CheckpointError, match="has no ledger"):
         audit(copy)
+
+
+def test_a_folder_that_is_not_there_is_no_run(tmp_path: Path) -> None:
+    for view in ("ledger", "quarantine"):
+        done = CliRunner().invoke(app, ["inspect", view, str(tmp_path / "mistyped")])
+        assert str(done.exception) == (
+            f"there is no run folder {tmp_path / 'mistyped'}; name the folder of a run that has trained."
+        )
+
+
+def test_a_run_without_a_whole_epoch_does_not_call_itself_complete(
+    command: Command, dataset: Path, small: Sequence[str], tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    command("train", "tiny", f"dataset={dataset}", "--out", run, *small, "training.steps=2", "training.average=false")
+    (said,) = command("inspect", "ledger", run).stdout.splitlines()
+    assert said.startswith("2 steps: utterances were used ")
+    assert said.endswith(" could not be used 0 times: as planned, no epoch is whole yet")

@@ -27,6 +27,8 @@ SPEED = "augment.speed=[0.9,1.0,1.1]"
 
 def parity(command: Command, dataset: Path, out: Path, *given: str, fails: bool = False) -> dict[str, Any]:
     done = command("parity", "tiny", f"dataset={dataset}", *given, "--steps", 4, "--out", out, "--json", fails=fails)
+    assert done.stderr.count(" are held out") == 1  # not once a world
+    assert "try it" not in done.stderr
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found
 

@@ -46,6 +46,8 @@ class Tree(Settings):
     maybe: Leaf | None = None
     listed: tuple[Source, ...] = ()
     named: dict[str, Source] = {}
+    speeds: tuple[float, ...] = Field(default=(), examples=[[0.9, 1.0]])
+    betas: tuple[float, float] = (0.9, 0.98)
 
 
 def sentence(values: dict[str, Any]) -> str:
@@ -71,6 +73,8 @@ def sentence(values: dict[str, Any]) -> str:
         ({"leaf": {"zzz": 1}}, "x.yaml: there is no setting 'leaf.zzz'; known are steps, rate, kind, name."),
         ({"listed": [{}]}, "x.yaml: listed.0.dataset must be given."),
         ({"listed": 0.9}, "x.yaml: listed is 0.9: must be a list."),
+        ({"speeds": 1.1}, "x.yaml: speeds is 1.1: must be a list, such as [0.9, 1.0]."),
+        ({"betas": 0.9}, "x.yaml: betas is 0.9: must be a list, such as [0.9, 0.98]."),
         (
             {"engine": {"kind": "diesel", "cylinder": 6}},
             "x.yaml: there is no setting 'engine.cylinder'; did you mean 'engine.cylinders'?",

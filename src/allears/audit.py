@@ -47,13 +47,13 @@ def audit(run: Path) -> Audit:
 
     Raises:
         DatasetError: the training data is gone.
-        CheckpointError: the run has no ledger, or its data has changed.
+        CheckpointError: there is no such run, it has no ledger, or its data has changed.
     """
-    folder = ledger_folder(run)
-    settings, _ = settings_of(str(run))
-    material = material_of(settings, settings.train, run, True, _ALONE)
+    folder = ledger_folder(checkpoint.existing(run))
     if not folder.is_dir():
         raise CheckpointError(f"{run} has no ledger; name the folder of a run that has trained.")
+    settings, _ = settings_of(str(run))
+    material = material_of(settings, settings.train, run, True, _ALONE)
     saved = _saved(run, material.collection.digest)
     lines, problems = _lines(folder)
     places = [(line["step"], int(place), line) for line in lines for place in line["used"]]

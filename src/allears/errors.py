@@ -14,9 +14,32 @@ AllearsError                anything that is the input's or the environment's fa
 
 from __future__ import annotations
 
+import errno
+import resource
+
 
 class AllearsError(Exception):
-    """Base of all errors that a user can mend; the command line prints it as one sentence."""
+    """Base of all errors that a user can mend; the command line prints it as one sentence.
+
+    Where a process has met its limit of open files, that is the sentence: nothing is wrong with the file it came to.
+    """
+
+    def __str__(self) -> str:
+        return too_many_files(self) or super().__str__()
+
+
+def too_many_files(error: BaseException) -> str | None:
+    """What to say where ``error`` comes of the limit of open files; None where it does not."""
+    cause: BaseException | None = error
+    while cause is not None and not (isinstance(cause, OSError) and cause.errno == errno.EMFILE):
+        cause = cause.__cause__ or cause.__context__
+    if cause is None:
+        return None
+    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return (
+        f"this process may have {most} files open at a time and needs more; raise the limit, as with "
+        f"`ulimit -n {max(1024, 2 * most)}`, and give the same command again."
+    )
 
 
 class SettingsError(AllearsError):

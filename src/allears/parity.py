@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from allears.cluster.launch import Launch, launch
 from allears.errors import SettingsError, TrainingError
 from allears.loading.plan import subtrees
-from allears.processes import THREADS
+from allears.processes import PART, THREADS
 from allears.reporting import say
 from allears.run.settings import settings_of
 from allears.stopping import SIGNALS, STOPPED
@@ -58,8 +58,9 @@ def run_worlds(
     found = {}
     os.environ.setdefault(THREADS, "1")
     ours = ("digests=true", f"steps={steps}", f"save_every={steps}", f"validate_every={steps}", "average=false")
-    for world in worlds:
+    for part, world in enumerate(worlds):
         say(f"— {world} process{'es' * (world > 1)}")
+        os.environ[PART] = str(part)
         run = folder / f"world-{world}"
         shutil.rmtree(run, ignore_errors=True)
         given = [*overrides, *(f"training.{one}" for one in ours), "training.tensorboard=false"]

@@ -22,6 +22,9 @@ RENDEZVOUS = "ALLEARS_RENDEZVOUS"
 STALL = "ALLEARS_STALL"
 """Seconds without any movement after which a rank is taken for stuck."""
 
+PART = "ALLEARS_PART"
+"""Which training this is, from 0, of a command that starts several alike: what they share is said by the first."""
+
 _PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3  # <malloc.h>
 

@@ -17,6 +17,9 @@ from pydantic import BaseModel, ConfigDict, Discriminator, ValidationError, Vali
 
 from allears.errors import SettingsError
 
+if typing.TYPE_CHECKING:
+    from pydantic.fields import FieldInfo
+
 CONFIGS = Path(__file__).parent / "configs"
 
 
@@ -184,10 +187,10 @@ def _has(values: Any, parts: list[str]) -> bool:
 
 def _sentence(kind: type[BaseModel], problem: dict[str, Any]) -> str:
     location = [part for part in problem["loc"] if not (isinstance(part, str) and part.startswith("function-"))]
-    path, _ = _place(kind, location)
+    path, _, fields = _place(kind, location)
     name = ".".join(map(str, path)) or "the config"
     if problem["type"] == "extra_forbidden":
-        _, known = _place(kind, location[:-1])
+        _, known, _ = _place(kind, location[:-1])
         near = difflib.get_close_matches(str(path[-1]), known, 1, cutoff=0.5)
         whole = ".".join(map(str, [*path[:-1], *near]))
         remedy = f"did you mean {whole!r}?" if near else f"known are {', '.join(known)}."
@@ -198,15 +201,20 @@ def _sentence(kind: type[BaseModel], problem: dict[str, Any]) -> str:
         return f"{name}.kind is {problem['ctx']['tag']!r}: must be one of {problem['ctx']['expected_tags']}."
     rule = _RULES.get(problem["type"], problem["msg"].removeprefix("Value error, ").rstrip("."))
     found = "" if isinstance(problem["input"], dict) else f" is {problem['input']!r}"
+    offered = (example for field in fields for example in (*(field.examples or ()), field.default))
+    right = [example for example in offered if isinstance(example, list | tuple) and example]
+    if problem["type"] == "tuple_type" and right:
+        rule += f", such as {yaml.safe_dump(list(right[0]), default_flow_style=True).strip()}"
     return f"{name}{found}: {rule[:1].lower()}{rule[1:]}."
 
 
-def _place(kind: Any, location: list[Any]) -> tuple[list[Any], list[str]]:
-    """``location`` below ``kind`` without the kinds that stand in it, and the field names of the class found there.
+def _place(kind: Any, location: list[Any]) -> tuple[list[Any], list[str], list[FieldInfo]]:
+    """``location`` below ``kind`` without the kinds that stand in it, the names of the fields there, and its own field.
 
     Where one of several classes is chosen by its ``kind``, pydantic puts that into the location of an error.
     """
     path: list[Any] = []
+    own: list[FieldInfo] = []
     found = _alternatives(kind)
     for part in location:
         classes = [one for one in found if isinstance(one, type) and issubclass(one, BaseModel)]
@@ -215,10 +223,11 @@ def _place(kind: Any, location: list[Any]) -> tuple[list[Any], list[str]]:
             found = [kinds[part]]
             continue
         path.append(part)
-        fields = [one.model_fields[part].annotation for one in classes if part in one.model_fields]
+        own = [one.model_fields[part] for one in classes if part in one.model_fields]
+        fields = [field.annotation for field in own]
         items = [typing.get_args(one)[-1 if typing.get_origin(one) is dict else 0] for one in found if _collects(one)]
         found = [alternative for one in fields + items for alternative in _alternatives(one)]
-    return path, [name for one in found if hasattr(one, "model_fields") for name in one.model_fields]
+    return path, [name for one in found if hasattr(one, "model_fields") for name in one.model_fields], own
 
 
 def _collects(kind: Any) -> bool:

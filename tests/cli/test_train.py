@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
-from allears.training.checkpoint import seal
+from allears.training.checksums import seal
 
 if TYPE_CHECKING:
-    import subprocess
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
@@ -49,6 +50,18 @@ def test_a_wrong_setting_is_one_sentence(
     assert error.startswith("error: ")
     for words in said:
         assert words in error
+
+
+@pytest.mark.parametrize("most", [8, 12, 18])
+def test_the_limit_of_open_files_is_named_wherever_it_is_met(dataset: Path, tmp_path: Path, most: int) -> None:
+    given = [sys.executable, "-m", "allears", "train", "tiny", f"dataset={dataset}", "--out", str(tmp_path / "run")]
+    limited = ["bash", "-c", f'ulimit -Sn {most} && exec "$@"', "-", *given]
+    done = subprocess.run(limited, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == (
+        f"error: this process may have {most} files open at a time and needs more; raise the limit, as with "
+        "`ulimit -n 1024`, and give the same command again."
+    )
 
 
 def test_an_unknown_config_names_the_shipped_ones(command: Command) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
+from allears.errors import DataError
 from allears.loading.augment import AugmentSettings
 from allears.loading.collection import Collection, SourceSettings
 from allears.loading.epochs import EpochPlans
@@ -74,8 +76,9 @@ def test_figures_are_those_of_each_micro_batch(plans: Callable[..., EpochPlans],
         for at in range(len(epoch.plan.offsets) - 1):
             members = epoch.plan.micro_batch(*divmod(at, SIX.micro_batches))
             lengths, tokens = made.lengths(members, number), made.token_counts(members)
-            found = (epoch.samples[at], epoch.longest[at], epoch.tokens[at], epoch.most_tokens[at])
-            assert found == (lengths.sum(), lengths.max(initial=0), tokens.sum(), tokens.max(initial=0))
+            figures = (epoch.samples, epoch.longest, epoch.tokens, epoch.most_tokens)
+            found = [int(of[at : at + 1].item()) for of in figures]
+            assert found == [lengths.sum(), lengths.max(initial=0), tokens.sum(), tokens.max(initial=0)]
         assert np.array_equal(np.sort(epoch.plan.utterances), np.arange(len(collection)))
 
 
@@ -90,7 +93,6 @@ def test_a_plan_is_made_once_and_is_the_one_that_each_would_make(
     assert all(same(one, alone, 1) for one in many)
     assert same(plans(tmp_path / "plan"), alone, 1)  # one that comes later, as a run that is started again
     assert planned == [1, 1]
-    assert isinstance(many[0].epoch(1).plan.utterances.base, np.memmap)
 
 
 def test_another_plan_is_another_file_and_far_epochs_are_removed(
@@ -114,17 +116,36 @@ def test_where_plans_cannot_be_shared_each_makes_its_own(
     assert "note: this process keeps a plan of its own" in capsys.readouterr().err
 
 
-def test_damage_is_said_and_planned_around(
-    plans: Callable[..., EpochPlans], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("left", ["nothing", "half", "other"])
+def test_a_damaged_plan_is_said_and_made_anew_once_for_all(
+    plans: Callable[..., EpochPlans], planned: list[int], tmp_path: Path, capsys: pytest.CaptureFixture[str], left: str
 ) -> None:
     plans(tmp_path / "plan").epoch(0)
     (kept,) = (tmp_path / "plan").glob("epoch-*/utterances.npy")
-    np.save(kept, np.load(kept)[::-1].copy())
-    assert same(plans(tmp_path / "plan"), plans(), 0)
-    assert "cannot be used: it does not hold what was written" in capsys.readouterr().err
-    kept.write_bytes(b"")
-    assert same(plans(tmp_path / "plan"), plans(), 0)
-    assert "cannot be used" in capsys.readouterr().err
+    whole = kept.read_bytes()
+    kept.write_bytes({"nothing": b"", "half": whole[: len(whole) // 2], "other": whole[:-4] + b"\0\0\0\0"}[left])
+    many, alone = [plans(tmp_path / "plan") for _ in range(3)], plans()
+    assert all(same(one, alone, 0) for one in many)
+    assert planned == [0, 0, 0]  # then anew, and the one it is compared with
+    assert capsys.readouterr().err.count("is planned anew, for it is damaged: ") == 1
+    assert kept.read_bytes() == whole
+
+
+def test_a_plan_that_is_cut_short_while_it_is_used_is_an_error_that_names_it(
+    plans: Callable[..., EpochPlans], tmp_path: Path
+) -> None:
+    used = plans(tmp_path / "plan")
+    before = used.at(0)[0].micro_batch(0, 0).tolist()
+    for kept in (tmp_path / "plan").glob("epoch-*/*.npy"):
+        kept.rename(kept.with_suffix(".away"))
+    assert used.at(0)[0].micro_batch(0, 0).tolist() == before  # what is removed stays for who uses it
+    for kept in (tmp_path / "plan").glob("epoch-*/*.away"):
+        os.truncate(kept, 256)
+    last = used.steps_per_epoch - 1
+    with pytest.raises(DataError, match=r"plan/epoch-.*\.npy was cut short while it was used: \d+ of \d+ bytes are"):
+        used.planned(last)
+    with pytest.raises(DataError, match="the same command goes on and makes it anew"):
+        used.at(last)[0].micro_batch(last, 3)
 
 
 def test_the_next_epoch_is_planned_before_it_is_needed_and_none_beyond_the_last_step(

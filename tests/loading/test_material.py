@@ -63,7 +63,7 @@ def gathered(
         0,
         AugmentSettings(speed=speed),
         folder,
-        False,
+        None,
         World(0, 1, 0, 1, torch.device("cpu")),
         said.append,
     )

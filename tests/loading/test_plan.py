@@ -68,8 +68,8 @@ def test_each_utterance_stands_in_each_epoch_once(
     plan = plan_epoch(lengths, plan_settings, 7, epoch)
     assert np.array_equal(np.sort(plan.utterances), np.arange(count))
     assert plan.steps == steps_per_epoch(lengths, plan_settings)
-    assert plan.offsets[0] == 0
-    assert plan.offsets[-1] == count
+    assert plan.offsets[:1] == 0
+    assert plan.offsets[-1:] == count
     assert (np.diff(plan.offsets) >= 0).all()
     if bound is not None:
         assert np.diff(plan.offsets).max() <= bound
@@ -131,13 +131,13 @@ def test_plans_are_what_they_were() -> None:
     """A run that goes on with a later version goes on with the same plan."""
     plan_settings = PlanSettings(step_seconds=480, attention_seconds=20, max_utterances=12)
     plan = plan_epoch(lengths_of(20_011), plan_settings, 77, 3)
-    assert digest(*(of.astype("<i8").tobytes() for of in (plan.utterances, plan.offsets)))[:16] == "204f16d40eaa4a52"
+    assert digest(*(of[:].astype("<i8").tobytes() for of in (plan.utterances, plan.offsets)))[:16] == "204f16d40eaa4a52"
 
 
 def test_drop_last_drops_less_than_a_step_and_another_part_each_epoch() -> None:
     lengths = lengths_of(1_000)
     plan_settings = PlanSettings(step_seconds=960, micro_batches=8, drop_last=True)
-    dropped = [set(range(1000)) - set(plan_epoch(lengths, plan_settings, 1, e).utterances.tolist()) for e in (0, 1)]
+    dropped = [set(range(1000)) - set(plan_epoch(lengths, plan_settings, 1, e).utterances[:].tolist()) for e in (0, 1)]
     assert all(0 < lengths[list(missing)].sum() / RATE < 960 for missing in dropped)
     assert dropped[0] != dropped[1]
 

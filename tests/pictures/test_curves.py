@@ -143,7 +143,21 @@ def test_verdicts_name_the_setting_and_its_value() -> None:
     assert said[0] == "data wait is 31% of the time: raise loader.workers (now 1)."
     assert said[1].startswith("communication is 19% of the time: raise plan.step_seconds")
     assert any("padding is 12%" in one for one in said)
-    assert any("90% of the steps are clipped" in one and "optimizer.clip (now 5.0)" in one for one in said)
+    (clips,) = [one for one in said if "90% of the steps after the warm-up are clipped" in one]
+    assert "optimizer.clip (now 5.0)" in clips
+
+
+def test_clipping_while_the_learning_rate_rises_is_no_fault(tmp_path: Path) -> None:
+    def said(steps: int, clipped: range) -> list[str]:
+        lines = [
+            line(step, data=0.01, clipped=step in clipped, learning_rate=1e-3 * min(step + 1, 30, 90 - step))
+            for step in range(steps)
+        ]
+        return summary(read_curves(run_of(tmp_path / f"{steps}-{clipped}", "\n".join(lines) + "\n"))).verdicts
+
+    assert not any("clipped" in one for one in said(55, range(30)))  # more than half of all
+    assert any("100% of the steps after the warm-up are clipped" in one for one in said(55, range(29, 55)))
+    assert not any("clipped" in one for one in said(40, range(40)))  # it has hardly ended
 
 
 def test_nothing_to_mend_is_said() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import shutil
 from typing import TYPE_CHECKING, Any
 
@@ -14,10 +15,13 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from allears.audit import audit
 from allears.errors import CheckpointError, SettingsError, TrainingError
 from allears.models.ctc import CtcModel
+from allears.run import train as train_module
+from allears.run.material import material_of
 from allears.run.recognise import load
-from allears.run.settings import RunSettings
-from allears.run.train import train
+from allears.run.settings import RunSettings, settings_of
+from allears.run.train import Training, train
 from allears.settings import build, overridden
+from allears.text.tokenizer import Tokenizer
 from allears.training.average import average_folder, chosen
 from allears.training.checkpoint import best, checkpoints, load_position, read_tensors
 from allears.training.precision import SMALLEST
@@ -27,6 +31,7 @@ from allears.world import World
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
+    from subprocess import CompletedProcess
 
     from allears.types import Batch
 
@@ -184,6 +189,7 @@ def test_a_run_that_was_killed_before_its_average_was_judged_judges_it_when_it_i
     told = trained(run, *given)
     judged = json.loads((run / "average.json").read_text())
     (run / "average.json").unlink()
+    (run / "outcome.json").unlink()
     if judged["kept"]:
         average_folder(run).rename(run / "average.trial")  # what the kill left
     again = trained(run, *given)
@@ -191,6 +197,72 @@ def test_a_run_that_was_killed_before_its_average_was_judged_judges_it_when_it_i
     assert average_folder(run).exists() == judged["kept"]
     assert again["validation"] == told["validation"]
     assert not (run / "average.trial").exists()
+
+
+def test_a_complete_run_says_at_once_what_it_has_come_to(
+    trained: Callable[..., dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = tmp_path / "run"
+    begun: list[tuple[Any, ...]] = []
+
+    def begin(*parts: Any) -> Training:
+        begun.append(parts)
+        return Training(*parts)
+
+    given = ("training.steps=4", "training.save_every=2", "training.average=false")
+    told = trained(run, *given)
+    monkeypatch.setattr(train_module, "Training", begin)
+    again = trained(run, *given)
+    assert begun == []
+    spent = {"seconds": 0.0, "audio_seconds": 0.0, "data_seconds": 0.0, "cpu_seconds": again["cpu_seconds"]}
+    assert again == {**told, **spent}
+    kept = (run / "outcome.json").read_text()
+    for damage in ("", "[]", "{}"):
+        (run / "outcome.json").write_text(damage)
+        assert trained(run, *given)["validation"] == told["validation"]
+    assert len(begun) == 3
+    assert (run / "outcome.json").read_text() == kept
+    assert trained(run, *given, "training.steps=5")["step"] == 5
+    newest = checkpoints(run)[-1]
+    (newest / "model.safetensors").write_bytes(b"")
+    assert trained(run, *given, "training.steps=5")["step"] == 5
+    assert len(begun) == 5
+    assert (newest.parent / f"{newest.name}.damaged").exists()
+
+
+def test_one_process_is_enough_to_tell_of_a_complete_run(
+    command: Callable[..., CompletedProcess[str]], dataset: Path, small: Sequence[str], tmp_path: Path
+) -> None:
+    given = ("train", "tiny", f"dataset={dataset}", *small, "training.steps=2", "training.average=false", "--json")
+    first = command(*given, "--out", tmp_path / "run", "--processes", 2)
+    assert "2 processes on" in first.stderr
+    again = command(*given, "--out", tmp_path / "run", "--processes", 2)
+    assert "1 process on" in again.stderr
+    assert "this run is complete already, with 2 steps" in again.stderr
+    told, before = (json.loads(done.stdout.splitlines()[-1]) for done in (again, first))
+    assert told["validation"] == before["validation"]
+
+
+@pytest.mark.parametrize("damage", ["removed", "changed"])
+def test_a_run_without_its_tokenizer_goes_on_with_that_of_its_newest_sound_checkpoint(
+    trained: Callable[..., object], tmp_path: Path, capsys: pytest.CaptureFixture[str], damage: str
+) -> None:
+    run = tmp_path / "run"
+    trained(run, "training.steps=2", "training.save_every=1", "training.average=false")
+    if damage == "removed":
+        shutil.rmtree(run / "tokenizer")
+    else:
+        (run / "tokenizer" / "tokenizer.json").write_text("{}")
+    whole = shutil.copytree(run, tmp_path / "whole")
+    (run / "checkpoints" / "step-00000002" / "tokenizer" / "tokenizer.json").write_text("{}")
+    capsys.readouterr()
+    found = material_of(settings_of(str(run))[0], settings_of(str(run))[0].train, run, True, ALONE)
+    said = capsys.readouterr().err
+    assert re.search(r"note: the tokenizer of step-00000001 is used, for .*/run/tokenizer.* (exist|tokenizer)", said)
+    assert found.tokenizer.digest == Tokenizer.load(run / "checkpoints" / "step-00000001" / "tokenizer").digest
+    trained(whole, "training.steps=3", "training.save_every=1", "training.average=false")
+    assert len(steps(whole, "loss")) == 3
+    assert "note: the tokenizer of step-00000002 is used" in capsys.readouterr().err
 
 
 def test_weights_are_taken_from_another_run(trained: Callable[..., object], tmp_path: Path) -> None:

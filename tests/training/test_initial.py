@@ -11,7 +11,8 @@ from allears.layers.features import FeatureSettings
 from allears.models.convolutional import ConvolutionalSettings
 from allears.models.ctc import CtcModel, ModelSettings
 from allears.settings import build
-from allears.training.checkpoint import seal, write_tensors
+from allears.training.checkpoint import write_tensors
+from allears.training.checksums import seal
 from allears.training.initial import take
 
 if TYPE_CHECKING:

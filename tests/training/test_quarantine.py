@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,20 +12,22 @@ from typer.testing import CliRunner
 
 from allears.audit import audit
 from allears.cli.main import app
-from allears.errors import CheckpointError, TrainingError
+from allears.errors import CheckpointError, DataError, TrainingError
 from allears.loading.example import ExampleReader
 from allears.models.ctc import CtcModel
 from allears.replay import replay
 from allears.run.settings import RunSettings
 from allears.run.train import train
 from allears.settings import build, overridden
-from allears.training.checkpoint import checkpoints, load_position, read_tensors
+from allears.training.checkpoint import checkpoints, load_position, read_tensors, write_tensors
 from allears.types import Loss
 from allears.world import World
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
+
+    from typer.testing import Result
 
     from allears.types import Batch, Example
 
@@ -101,7 +104,10 @@ def test_the_guilty_one_is_named_kept_and_left_out_and_the_rest_goes_on(
     assert sum(one["rejected"] for one in metrics) == len(batch) + 1  # in the second epoch it alone
     assert load_position(checkpoints(run)[-1]).quarantined == (guilty,)
     again = replay(run, kept.name)
-    assert (again.first, again.weights) == ("the loss", "those it met")
+    assert (again.first, again.weights) == ("the loss", "the weights it met")
+    shutil.move(run / "checkpoints", tmp_path / "away")  # its own weights are kept
+    assert replay(run, kept.name).first == again.first
+    shutil.move(tmp_path / "away", run / "checkpoints")
     spoiled_model = read_tensors(kept / "model.safetensors")
     assert spoiled_model.keys() == read_tensors(checkpoints(run)[-1] / "model.safetensors").keys()
     done = CliRunner().invoke(app, ["inspect", "quarantine", str(run), "--json"], catch_exceptions=False)
@@ -146,13 +152,38 @@ def test_a_resumed_run_keeps_what_was_in_quarantine_then_and_forgets_what_came_l
     spoiled |= {first, second}
     trained(run)
     assert [line["utterances"] for line in lines(run / "quarantine.jsonl")] == [[first], [second]]
-    import shutil
-
     shutil.rmtree(run / "checkpoints" / "step-00000006")  # as if it had been killed before the last save
     spoiled.discard(second)
     trained(run)
     assert [line["utterances"] for line in lines(run / "quarantine.jsonl")] == [[first]]
     assert load_position(checkpoints(run)[-1]).quarantined == (first,)
+
+
+def test_what_is_damaged_in_quarantine_is_named_and_the_rest_is_listed(
+    trained: Callable[..., object], spoiled: set[int], tmp_path: Path
+) -> None:
+    trained(tmp_path / "plain")
+    spoiled |= {member(tmp_path / "plain", 1, 0)[0], member(tmp_path / "plain", 3, 3)[0]}
+    trained(tmp_path / "run")
+    first, second = sorted((tmp_path / "run" / "quarantine").iterdir())
+
+    def inspected(*more: str) -> Result:
+        return CliRunner().invoke(app, ["inspect", "quarantine", str(tmp_path / "run"), *more])
+
+    whole = (second / "guilty.json").read_text()
+    for damage, said in (("{}", "first must be given"), ("[]", "must be"), ("", "not readable JSON")):
+        (second / "guilty.json").write_text(damage)
+        listed = inspected()
+        assert listed.exit_code == 0
+        assert f"{first.name}: the loss was not finite" in listed.stdout
+        assert f"note: {second} is damaged: " in listed.stderr
+        assert said in listed.stderr
+        with pytest.raises(DataError, match=r"is damaged: .*remove it"):
+            replay(tmp_path / "run", second.name)
+    (second / "guilty.json").write_text(whole)
+    write_tensors({"waveforms": torch.zeros(2)}, second / "batch.safetensors")
+    with pytest.raises(CheckpointError, match=r"batch.safetensors is damaged: it holds waveforms instead of"):
+        replay(tmp_path / "run", second.name)
 
 
 def test_too_many_stop_the_run(trained: Callable[..., object], spoiled: set[int], tmp_path: Path) -> None:

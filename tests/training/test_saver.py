@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import pickle
+import re
 import resource
+import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -13,10 +15,12 @@ import torch
 
 from allears.errors import CheckpointError, DataError
 from allears.text.tokenizer import Tokenizer, TokenizerSettings
-from allears.training import checkpoint
+from allears.training import checksums
 from allears.training import saver as saver_module
+from allears.training.average import chosen, write_average
 from allears.training.checkpoint import (
     Position,
+    best,
     checkpoint_folder,
     checkpoints,
     load_model,
@@ -24,8 +28,9 @@ from allears.training.checkpoint import (
     read_tensors,
     resume,
     set_damaged_aside,
-    verify,
+    write,
 )
+from allears.training.checksums import verify
 from allears.training.optimizer import OptimizerSettings, with_state
 from allears.training.saver import BackgroundSaver
 
@@ -60,7 +65,6 @@ def at(step: int) -> Position:
 def slow_disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     """Nothing is written before the event is set."""
     may = threading.Event()
-    write = checkpoint.write
     monkeypatch.setattr(saver_module, "write", lambda *given: (may.wait(20), write(*given)))
     yield may
     may.set()
@@ -148,10 +152,16 @@ def test_a_full_disk_is_said_and_the_earlier_checkpoint_stays(
         saver.save(at(2))
         saver.save(at(3))  # waits for the one before
         said = capsys.readouterr().err
-        assert "step-00000002 is not saved, the earlier checkpoints stay and the training goes on: " in said
-        assert ".partial" not in said
-        with pytest.raises(CheckpointError, match="cannot be written"):
+        assert "note: step-00000002 is not saved: " in said
+        assert "step-00000002/model.safetensors cannot be written: " in said
+        assert "; the earlier ones stay, and another try will follow." in said
+        with pytest.raises(CheckpointError) as raised:
             saver.finish()
+    ended = str(raised.value)
+    assert re.match(r"the last checkpoint is not saved: .*step-00000003/model.safetensors cannot be written: ", ended)
+    assert re.search(r"; free some space there, .* the same command goes on from step-00000001, the newest", ended)
+    assert ".partial" not in said + capsys.readouterr().err + ended
+    assert ended.count(";") == 1  # one remedy
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-00000001"]
     verify(checkpoint_folder(tmp_path, 1))
 
@@ -231,7 +241,7 @@ def test_what_cannot_be_read_is_not_taken_for_damaged(tmp_path: Path, monkeypatc
     def denied(path: Path) -> dict[str, Any]:
         raise PermissionError(13, "Permission denied", str(path))
 
-    monkeypatch.setattr(checkpoint, "_checksum", denied)
+    monkeypatch.setattr(checksums, "_checksum", denied)
     with pytest.raises(DataError, match=r"step-00000001 cannot be read: .*Permission denied.* it may be whole"):
         set_damaged_aside(tmp_path)
     assert [path.name for path in checkpoints(tmp_path)] == ["step-00000001"]
@@ -270,3 +280,30 @@ def test_code_in_a_checkpoint_does_not_run(tmp_path: Path) -> None:
         (path / name).write_bytes(kept)
     assert not mark.exists()
     assert read_tensors(path / "model.safetensors")
+
+
+def test_what_lies_beside_the_files_of_a_checkpoint_is_never_opened(tmp_path: Path) -> None:
+    with saving(tmp_path, *made()) as saver:
+        for step in (1, 2):
+            saver.save(Position(step, step, "data", score=0.5, scored="wer"))
+        saver.finish()
+    extra = ("data.pkl", ".metadata", "tokenizer/more.bin", "weights.safetensors")
+    for path in checkpoints(tmp_path):
+        for name in extra:
+            (path / name).write_bytes(pickle.dumps(Evil(tmp_path / "ran")))
+    opened: list[str] = []
+    looking = True
+
+    def look(event: str, given: tuple[Any, ...]) -> None:
+        if looking and event == "open":
+            opened.append(str(given[0]))
+
+    sys.addaudithook(look)  # for the rest of the process
+    set_damaged_aside(tmp_path)
+    resume(tmp_path, *made(), {"seed": 1}, "data", ())
+    write_average(tmp_path / "average", best(tmp_path, 2))
+    chosen(tmp_path)
+    looking = False
+    assert any(path.endswith("state.json") for path in opened)
+    assert [path for path in opened if path.endswith(extra)] == []
+    assert not (tmp_path / "average" / "data.pkl").exists()

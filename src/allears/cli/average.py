@@ -25,10 +25,11 @@ def average(
     from allears.files import write_json
     from allears.reporting import say, show, show_json
     from allears.training.average import average_folder, write_average
-    from allears.training.checkpoint import best, checkpoints
+    from allears.training.checkpoint import best, checkpoints, newest
 
     if most < 1:
         raise SettingsError(f"--checkpoints must be at least 1, not {most}.")
+    newest(run)  # there is one
     of = best(run, most) or checkpoints(run)[-most:]
     if len(of) < 2:
         say("note: just one checkpoint is there, or was scored; training.validate_every scores more of them.")

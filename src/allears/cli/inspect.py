@@ -216,10 +216,11 @@ def ledger(
         show(problem)
     if len(found.problems) > 20:
         show(f"and {len(found.problems) - 20:,} more")
-    verdict = "NOT complete" if found.problems else "complete and disjoint"
+    passes = f"each exactly once in {counted(found.epochs, 'whole epoch')}" if found.epochs else "no epoch is whole yet"
+    verdict = "NOT as planned" if found.problems else f"as planned, {passes}"
     show(
-        f"{counted(found.steps, 'step')}, {counted(found.epochs, 'whole epoch')}: utterances were used {found.used:,} "
-        f"times, could not be used {found.rejected:,} times: {verdict}"
+        f"{counted(found.steps, 'step')}: utterances were used {found.used:,} times, could not be used "
+        f"{found.rejected:,} times: {verdict}"
     )
     if as_json:
         show_json({"complete": not found.problems, **asdict(found), "run": str(run)})
@@ -238,20 +239,27 @@ def quarantine(
     """
     from dataclasses import asdict
 
-    from allears.files import read_json
-    from allears.replay import kept, replay
-    from allears.reporting import show, show_json
+    from allears.errors import DataError
+    from allears.replay import replay
+    from allears.reporting import say, show, show_json
+    from allears.training.quarantine import kept, read_kept
 
     if name is not None:
         found = replay(run, name)
         verdict = f"{found.first} is not finite" if found.first else "everything is finite"
-        show(f"{name}, with {found.weights}: {verdict}, loss {found.loss:g} (then: {found.guilty['first']})")
+        show(f"{name}, with {found.weights}: {verdict}, loss {found.loss:g} (then: {found.guilty.first})")
         if as_json:
-            show_json({**asdict(found), "loss": _json_number(found.loss)})
+            show_json({**asdict(found), "guilty": found.guilty.model_dump(), "loss": _json_number(found.loss)})
         return
-    held = {path.name: read_json(path / "guilty.json") for path in kept(run)}
-    for place, guilty in held.items():
-        show(f"{place}: {guilty['first']} was not finite; {', '.join(guilty['ids'])}")
+    held = {}
+    for place in kept(run):
+        try:
+            guilty = read_kept(place)
+        except DataError as error:
+            say(f"note: {error}")
+            continue
+        held[place.name] = guilty.model_dump()
+        show(f"{place.name}: {guilty.first} was not finite; {', '.join(guilty.ids)}")
     if not held:
         show("nothing is in quarantine")
     if as_json:

@@ -23,7 +23,7 @@ from allears.cli.synthesize import synthesize
 from allears.cli.tokenizer import tokenizer
 from allears.cli.train import train
 from allears.cli.transcribe import transcribe
-from allears.errors import AllearsError
+from allears.errors import AllearsError, too_many_files
 from allears.processes import DEBUG
 
 if TYPE_CHECKING:
@@ -100,8 +100,8 @@ def main() -> None:
     except Exception as error:  # noqa: BLE001 (the last line before the person: nobody sees a bare traceback)
         if debug:
             traceback.print_exc()
-        kind = type(error).__name__
-        print(f"error: unexpected {kind}: {error}; run again with --debug to see where.", file=sys.stderr)
+        unexpected = f"unexpected {type(error).__name__}: {error}; run again with --debug to see where."
+        print(f"error: {too_many_files(error) or unexpected}", file=sys.stderr)
         code = 1
     if code == INTERRUPTED:
         print("stopped; the same command goes on from what is complete.", file=sys.stderr)

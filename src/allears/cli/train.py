@@ -44,12 +44,15 @@ def train(
     folder = out or Path("runs") / Path(config).stem
     if processes != 1 and not launched():
         from allears.loading.plan import subtrees
+        from allears.run.outcome import recall_outcome
 
         subtrees(settings.plan.micro_batches, processes)  # whether there is one for each is said before they start
         arguments = ["train", config, *given, "--out", str(folder), *(["--json"] if as_json else [])]
-        sys.exit(launch(arguments, Launch(processes)))
+        if recall_outcome(settings, folder) is None:  # else one process is enough to tell it
+            sys.exit(launch(arguments, Launch(processes)))
     from allears.cli.ranks import as_rank
     from allears.cluster.failure import FAILURES
+    from allears.processes import PART
     from allears.run.train import train as train_run
     from allears.stopping import STOPPED, by
 
@@ -58,7 +61,7 @@ def train(
         if world.leads:
             from allears.reporting import say, show_json
 
-            if not outcome["stopped"]:
+            if not outcome["stopped"] and PART not in os.environ:
                 say(f"the run is in {folder}; try it: allears evaluate {folder} DATASET")
             if as_json:
                 show_json(outcome)

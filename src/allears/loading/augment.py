@@ -31,7 +31,7 @@ class AugmentSettings(Settings):
             At 0.9 it is slower, deeper and longer, as in Kaldi. None: it stays as it is.
     """
 
-    speed: tuple[Annotated[float, Field(ge=0.5, le=2.0)], ...] = ()
+    speed: tuple[Annotated[float, Field(ge=0.5, le=2.0)], ...] = Field(default=(), examples=[[0.9, 1.0, 1.1]])
 
     def build(self, seed: int) -> Augmentation:
         """What is drawn in a run with ``seed``."""

@@ -221,7 +221,7 @@ class Collection:
                 total += speakers[name]
             if total >= wanted:
                 break
-        what = f"of {len(names)} whole speakers"
+        whose = f"all of {len(names)} speakers"
         if names:
             held = np.concatenate(
                 [
@@ -234,7 +234,7 @@ class Collection:
             smallest = np.flatnonzero(draws <= np.partition(draws, wanted - 1)[wanted - 1])
             held = np.zeros(len(self), dtype=bool)
             held[smallest[np.argsort(draws[smallest], kind="stable")[:wanted]]] = True
-            what = "of speakers who are also trained on (no speaker is small enough to be held out whole)"
+            whose = "of speakers who are also trained on"
         self.forget()
-        said = f"{int(held.sum()):,} utterances {what} are held out for validation; name a validation set to choose."
+        said = f"{int(held.sum()):,} utterances, {whose}, are held out; validation.NAME.dataset names others."
         return self.only(~held), self.only(held), said

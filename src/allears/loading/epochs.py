@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,19 +13,20 @@ import numpy as np
 from allears.errors import DataError
 from allears.files import digest, locked, removed, written_folder
 from allears.loading.augment import AugmentSettings
+from allears.loading.kept import KeptColumn
 from allears.loading.plan import EpochPlan, PlanSettings, blocks, plan_epoch, reduced, steps_per_epoch
-from allears.manifest.index import forget
 from allears.reporting import say
 from allears.types import SAMPLE_RATE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from pathlib import Path
     from typing import Any
 
     from numpy.typing import NDArray
 
     from allears.loading.collection import Collection, Column
+    from allears.loading.plan import Numbers
 
     Figures = NDArray[np.int64]
 
@@ -48,6 +50,8 @@ class Planned:
 class Epoch:
     """The plan of one epoch, and what each of its micro-batches holds, each int64 [steps × micro_batches].
 
+    All are arrays in this process's memory, or columns of the machine's shared files.
+
     Attributes:
         plan: which utterances.
         samples: their audio.
@@ -57,10 +61,10 @@ class Epoch:
     """
 
     plan: EpochPlan
-    samples: Figures
-    longest: Figures
-    tokens: Figures
-    most_tokens: Figures
+    samples: Numbers
+    longest: Numbers
+    tokens: Numbers
+    most_tokens: Numbers
 
 
 class EpochPlans:
@@ -156,8 +160,8 @@ class EpochPlans:
         plan = plan_epoch(lengths, self._settings, self._seed, number, self.steps_per_epoch)
 
         def figures(values: NDArray[np.int32]) -> tuple[Figures, Figures]:
-            arranged = values[plan.utterances]
-            return reduced(np.add, arranged, plan.offsets), reduced(np.maximum, arranged, plan.offsets)
+            arranged, offsets = values[plan.utterances[:]], plan.offsets[:]
+            return reduced(np.add, arranged, offsets), reduced(np.maximum, arranged, offsets)
 
         samples, longest = figures(lengths)
         del lengths
@@ -176,27 +180,34 @@ class EpochPlans:
         place = self._place(number)
         try:
             with locked(place.parent, "planning", wait=True):
-                if not place.exists():
-                    near = {self._place(other) for other in range(number - 1, number + 2)}
-                    for old in set(place.parent.glob("epoch-*")) - near:
-                        removed(old)
-                    self._write(self._made(number), place)
-            mapped = (np.load(place / f"{name}.npy", mmap_mode="r", allow_pickle=False) for name in _ARRAYS)
-            utterances, offsets, *figures = columns = [np.asarray(column) for column in mapped]
-            if (place / _DIGEST).read_text(encoding="utf-8") != _digest_of(columns):
-                raise ValueError("it does not hold what was written")
+                if place.exists():
+                    try:
+                        return self._kept(place)
+                    except (OSError, EOFError, ValueError) as error:
+                        say(f"note: {place} is planned anew, for it is damaged: {error}")
+                near = {self._place(other) for other in range(number - 1, number + 2)}
+                for old in set(place.parent.glob("epoch-*")) - near:
+                    removed(old)
+                self._write(self._made(number), place)
+                return self._kept(place)
         except (DataError, OSError, EOFError, ValueError) as error:
             say(f"note: this process keeps a plan of its own, for {place} cannot be used: {error}")
             return self._made(number)
+
+    def _kept(self, place: Path) -> Epoch:
+        """The epoch that lies in ``place``."""
+        if (place / _DIGEST).read_text(encoding="utf-8") != _digest_of(place):
+            raise ValueError("it does not hold what was written.")
+        utterances, offsets, *figures = (KeptColumn(place / f"{name}.npy") for name in _ARRAYS)
         return Epoch(EpochPlan(utterances, offsets, self._settings.micro_batches), *figures)
 
     def _write(self, epoch: Epoch, place: Path) -> None:
-        plan, figures = epoch.plan, (epoch.samples, epoch.longest, epoch.tokens, epoch.most_tokens)
-        arrays: tuple[NDArray[Any], ...] = (plan.utterances, plan.offsets, *figures)
+        plan = epoch.plan
+        arrays = (plan.utterances, plan.offsets, epoch.samples, epoch.longest, epoch.tokens, epoch.most_tokens)
         with written_folder(place) as folder:
             for name, array in zip(_ARRAYS, arrays, strict=True):
                 np.save(folder / f"{name}.npy", array)
-            (folder / _DIGEST).write_text(_digest_of(arrays), encoding="utf-8")
+            (folder / _DIGEST).write_text(_digest_of(folder), encoding="utf-8")
 
     def _place(self, number: int) -> Path:
         """Where an epoch is shared, under the digest of all that its plan depends on."""
@@ -209,9 +220,10 @@ class EpochPlans:
         return digest(self._collection.digest, *settings, str(self._seed))
 
 
-def _digest_of(arrays: Sequence[NDArray[Any]]) -> str:
-    """SHA-256 of what they hold; memory that they are mapped to is given back."""
-    found = digest(*(np.ascontiguousarray(array).data for array in arrays))
-    for array in arrays:
-        forget(array)
-    return found
+def _digest_of(place: Path) -> str:
+    """SHA-256 of the columns in ``place``."""
+    sums = []
+    for name in _ARRAYS:
+        with (place / f"{name}.npy").open("rb") as file:
+            sums.append(hashlib.file_digest(file, "sha256").hexdigest())
+    return digest(*sums)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from allears.loading.epochs import EpochPlans, Figures
+    from allears.loading.epochs import EpochPlans
+    from allears.loading.plan import Numbers
 
 
 def heaviest(plans: EpochPlans, step: int) -> tuple[tuple[int, int], tuple[int, int]]:
@@ -15,8 +16,8 @@ def heaviest(plans: EpochPlans, step: int) -> tuple[tuple[int, int], tuple[int, 
     plan, number, inside = plans.at(step)
     epoch = plans.epoch(number)
 
-    def place_of(longest: Figures) -> tuple[int, int]:
-        first, place = divmod(int(np.argmax(np.diff(plan.offsets) * longest)), plan.micro_batches)
+    def place_of(longest: Numbers) -> tuple[int, int]:
+        first, place = divmod(int(np.argmax(np.diff(plan.offsets) * longest[:])), plan.micro_batches)
         return step - inside + first, place
 
     return place_of(epoch.longest), place_of(epoch.most_tokens)

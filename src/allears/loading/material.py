@@ -42,6 +42,11 @@ class Material:
     tokenizer: Tokenizer
 
 
+def tokenizer_folder(run: Path) -> Path:
+    """Where the tokenizer of ``run`` lies."""
+    return run / "tokenizer"
+
+
 def gather(
     train: Sequence[SourceSettings],
     validation: dict[str, SourceSettings],
@@ -51,7 +56,7 @@ def gather(
     seed: int,
     augment: AugmentSettings,
     folder: Path,
-    resumed: bool,
+    kept: Path | None,
     world: World,
     tell: Callable[[str], None],
 ) -> Material:
@@ -65,8 +70,8 @@ def gather(
         output_frames: samples [n] → frames in which the model can place tokens [n].
         seed: of the run.
         augment: what changes lengths; no draw of it makes an utterance unusable.
-        folder: of the run, for its tokenizer.
-        resumed: whether the run has a checkpoint, whose tokenizer is then the one in ``folder``.
+        folder: of the run.
+        kept: folder of the tokenizer that the run has been trained with; none leaves one in the run's ``tokenizer/``.
         world: who else does this.
         tell: says a note to the user.
 
@@ -85,12 +90,13 @@ def gather(
         collection, part, said = collection.hold_out()
         tell(said)
         held = {"held_out": part} if len(part) else {}
+    place = kept or tokenizer_folder(folder)
     if world.leads:
-        if not resumed:
-            _make_tokenizer(folder / "tokenizer", tokenizer, collection, tell)
-        token_counts(collection, Tokenizer.load(folder / "tokenizer"))
+        if kept is None:
+            _make_tokenizer(place, tokenizer, collection, tell)
+        token_counts(collection, Tokenizer.load(place))
     world.barrier()
-    made = Tokenizer.load(folder / "tokenizer")
+    made = Tokenizer.load(place)
     counts = token_counts(collection, made)
     augmentation = augment.build(seed)
     usable = _usable(collection, counts, plan, tokenizer.most_unknown, made, output_frames, augmentation, tell)

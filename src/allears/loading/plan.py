@@ -14,7 +14,7 @@ Everything up to *fold* is one pass of array work in integers, so that every mac
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from pydantic import Field, PositiveFloat, PositiveInt, field_validator, model_validator
@@ -99,6 +99,16 @@ def limits(lengths: Integers, settings: PlanSettings, longest: Integers | None =
     }
 
 
+class Numbers(Protocol):
+    """A column of whole numbers [n]: an array, or a file that is read as far as it is asked for."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, stretch: slice, /) -> NDArray[Any]: ...
+
+    def __array__(self) -> NDArray[Any]: ...
+
+
 @dataclass(frozen=True)
 class EpochPlan:
     """One pass over the data.
@@ -109,8 +119,8 @@ class EpochPlan:
         micro_batches: how many make a step.
     """
 
-    utterances: Names
-    offsets: Names
+    utterances: Numbers
+    offsets: Numbers
     micro_batches: int
 
     @property
@@ -121,12 +131,14 @@ class EpochPlan:
     def micro_batch(self, step: int, place: int) -> Names:
         """Utterances of the micro-batch at ``place`` of ``step``; may be empty."""
         at = step * self.micro_batches + place
-        return self.utterances[self.offsets[at] : self.offsets[at + 1]]
+        begin, end = self.offsets[at : at + 2].tolist()
+        return self.utterances[begin:end]
 
     def step(self, step: int) -> Names:
         """Utterances of the whole step."""
         first = step * self.micro_batches
-        return self.utterances[self.offsets[first] : self.offsets[first + self.micro_batches]]
+        begin, *_, end = self.offsets[first : first + self.micro_batches + 1].tolist()
+        return self.utterances[begin:end]
 
 
 def blocks(count: int) -> Iterator[slice]:

@@ -213,7 +213,8 @@ def summary(curves: Curves) -> Summary:
     clipped, padding = _mean(columns["clipped"]), _mean(columns["padding"])
     epochs = columns["epoch"][np.isfinite(columns["epoch"])]
     losses = smoothed(columns["loss"], window(len(curves)))
-    said = verdicts(shares, clipped, padding, curves.settings) if len(curves) >= ENOUGH else [_too_few(curves)]
+    settled = _mean(columns["clipped"][_warmed_up(curves) :])
+    said = verdicts(shares, settled, padding, curves.settings) if len(curves) >= ENOUGH else [_too_few(curves)]
     if len(curves) and not np.isfinite(columns["loss"]).any():
         said.insert(0, "no step has a finite loss: lower optimizer.learning_rate.value, and look for broken data.")
     return Summary(
@@ -231,6 +232,16 @@ def summary(curves: Curves) -> Summary:
         rejected=int(np.nansum(columns["rejected"])),
         verdicts=said,
     )
+
+
+def _warmed_up(curves: Curves) -> int:
+    """How many of the steps were taken before the learning rate was at its highest; all of them if few came after.
+
+    Gradients are large there and clipping is what makes them harmless: it says nothing of the settings.
+    """
+    rates = curves.columns["learning_rate"]
+    steps = int(np.nanargmax(rates)) if np.isfinite(rates).any() else 0
+    return steps if len(curves) - steps >= ENOUGH else len(curves)
 
 
 def _too_few(curves: Curves) -> str:
@@ -257,7 +268,7 @@ def verdicts(shares: Mapping[str, float], clipped: float, padding: float, settin
 
     Args:
         shares: part of a step → share of the time.
-        clipped: share of the steps whose gradient was clipped.
+        clipped: share of the steps after the warm-up whose gradient was clipped; nan where there are too few.
         padding: share of the padded audio that is padding.
         settings: of the run, for the values of now.
     """
@@ -286,7 +297,7 @@ def verdicts(shares: Mapping[str, float], clipped: float, padding: float, settin
         )
     if clipped >= 0.5:
         said.append(
-            f"{clipped:.0%} of the steps are clipped: lower {now('optimizer.learning_rate.value')} "
+            f"{clipped:.0%} of the steps after the warm-up are clipped: lower {now('optimizer.learning_rate.value')} "
             f"or raise {now('optimizer.clip')}."
         )
     if not said:

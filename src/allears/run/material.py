@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 from typing import TYPE_CHECKING
 
-from allears.loading.material import Material, gather
+from allears.errors import CheckpointError, DataError
+from allears.loading.material import Material, gather, tokenizer_folder
+from allears.processes import PART
 from allears.reporting import say
+from allears.text.tokenizer import Tokenizer
+from allears.training.checkpoint import checkpoints
+from allears.training.checksums import verify
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from allears.loading.collection import SourceSettings
@@ -24,13 +31,18 @@ def material_of(
     Args:
         settings: of the run.
         train: the settings' own sources, or others.
-        folder: of the run, for its tokenizer.
-        trained: whether that tokenizer is there already.
+        folder: of the run.
+        trained: whether it has a tokenizer already.
         world: who else does this.
 
     Raises:
         AllearsError: see `allears.loading.material.gather`.
     """
+
+    def tell(text: str) -> None:
+        if world.leads and os.environ.get(PART, "0") == "0":
+            say(f"note: {text}")
+
     return gather(
         train,
         settings.validation,
@@ -40,7 +52,30 @@ def material_of(
         settings.seed,
         settings.augment,
         folder,
-        trained,
+        tokenizer_of(folder, tell) if trained else None,
         world,
-        lambda text: say(f"note: {text}") if world.leads else None,
+        tell,
     )
+
+
+def tokenizer_of(run: Path, tell: Callable[[str], None]) -> Path:
+    """Folder of the tokenizer that ``run`` was trained with: its own, else that of its newest sound checkpoint.
+
+    Args:
+        run: its folder.
+        tell: says which one, where it is not the run's own.
+
+    Raises:
+        DataError: there is none.
+    """
+    own = tokenizer_folder(run)
+    try:
+        Tokenizer.load(own)
+    except DataError as error:
+        for path in reversed(checkpoints(run)):
+            with contextlib.suppress(CheckpointError, DataError):
+                verify(path, optimizer=False)
+                tell(f"the tokenizer of {path.name} is used, for {str(error).partition(';')[0].rstrip('.')}.")
+                return path / "tokenizer"
+        raise
+    return own

@@ -17,6 +17,7 @@ from allears.settings import build, read
 from allears.text.tokenizer import Tokenizer
 from allears.training import checkpoint
 from allears.training.average import chosen
+from allears.training.checksums import verify
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -64,7 +65,7 @@ def _chosen(run: Path, world: World) -> Path:
 
 
 def _read(path: Path) -> tuple[CtcModel, Tokenizer]:
-    checkpoint.verify(path, optimizer=False)
+    verify(path, optimizer=False)
     checkpoint.load_position(path)
     settings = build(RunSettings, read(str(path / "settings.yaml")), str(path / "settings.yaml"))
     tokenizer = Tokenizer.load(path / "tokenizer")

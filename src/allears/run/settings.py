@@ -42,7 +42,7 @@ class RunSettings(Settings):
     """
 
     seed: int = Field(default=0, ge=0, lt=2**63)
-    train: tuple[SourceSettings, ...] = ()
+    train: tuple[SourceSettings, ...] = Field(default=(), examples=[[{"dataset": "data/mine", "split": "train"}]])
     validation: dict[str, SourceSettings] = {}
     test: dict[str, SourceSettings] = {}
     plan: PlanSettings = PlanSettings()

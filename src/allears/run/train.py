@@ -26,11 +26,13 @@ from allears.loading.plan import subtrees
 from allears.loading.statistics import feature_statistics
 from allears.reporting import say
 from allears.run.material import material_of
+from allears.run.outcome import keep_outcome, recall_outcome
 from allears.run.recognise import evaluate
 from allears.settings import flat
 from allears.text.tokenizer import Tokenizer
 from allears.training import checkpoint
 from allears.training.average import average_folder, chosen, write_average
+from allears.training.checksums import verify
 from allears.training.engine import Engine
 from allears.training.initial import take
 from allears.training.ledger import Ledger
@@ -79,10 +81,17 @@ def train(settings: RunSettings, run: Path, world: World) -> dict[str, Any]:
             chosen(Path(settings.init_from.run))
         for source in settings.test.values():
             source.open()
-        told = Training(settings, run, world, stack).to_the_end(places)
-    tests = {} if told["stopped"] else {n: evaluate(run, part, n, world) for n, part in settings.test.items()}
+        recalled = world.from_leader(recall_outcome(settings, run) if world.leads else None)
+        told = recalled or Training(settings, run, world, stack).to_the_end(places)
+    if recalled and world.leads:
+        say(f"this run is complete already, with {told['step']} steps")
+    if not recalled and not told["stopped"]:
+        tests = {name: evaluate(run, part, name, world) for name, part in settings.test.items()}
+        told |= {"test": tests} if tests else {}
+        if world.leads:
+            keep_outcome(settings, run, told)
     cpu = sum(world.gather(time.process_time()))
-    return {"run": str(run), **told, "cpu_seconds": round(cpu, 3), **({"test": tests} if tests else {})}
+    return {"run": str(run), **told, "processes": world.size, "cpu_seconds": round(cpu, 3)}
 
 
 class Training:
@@ -241,7 +250,7 @@ class Training:
         sound = []
         for path in checkpoint.best(self.run, self.settings.training.keep_best):
             try:
-                checkpoint.verify(path, optimizer=False)
+                verify(path, optimizer=False)
                 sound.append(path)
             except CheckpointError as error:
                 say(f"note: not averaged: {error}")
@@ -291,7 +300,7 @@ class Training:
         collection, settings = self.material.collection, self.settings
         start_scale = self.start.loss_scale or settings.training.loss_scale
         most = settings.training.most_quarantined
-        quarantine = Quarantine(self.run, self.start.step, self.world, self.start.quarantined, most)
+        quarantine = Quarantine(self.run, self.start.step, self.world, self.start.quarantined, most, self.precision)
         self.stack.enter_context(quarantine)
         reduce, tree = self._reduction(settings.training.reduction)
         return Stepper(

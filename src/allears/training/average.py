@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 
 from allears.errors import CheckpointError
 from allears.files import written_folder
+from allears.text.tokenizer import Tokenizer
 from allears.training import checkpoint
+from allears.training.checksums import seal, verify
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,17 +55,17 @@ def write_average(place: Path, of: Sequence[Path]) -> None:
     with written_folder(place) as folder:
         checkpoint.write_tensors(_mean(of), folder / "model.safetensors")
         shutil.copy(newest / "settings.yaml", folder / "settings.yaml")
-        shutil.copytree(newest / "tokenizer", folder / "tokenizer")
+        Tokenizer.load(newest / "tokenizer").save(folder / "tokenizer")
         position = replace(checkpoint.load_position(newest), score=None, scored=None)
         checkpoint.write_position(folder, position, average_of=sorted(path.name for path in of))
-        checkpoint.seal(folder)
+        seal(folder)
 
 
 def _mean(of: Sequence[Path]) -> dict[str, Tensor]:
     """The mean of each tensor, in float64; the running statistics of batch norm are averaged like weights."""
     total: dict[str, Tensor] = {}
     for path in of:
-        checkpoint.verify(path, optimizer=False)
+        verify(path, optimizer=False)
         tensors = checkpoint.read_tensors(path / "model.safetensors")
         if total and {n: t.shape for n, t in tensors.items()} != {n: t.shape for n, t in total.items()}:
             raise CheckpointError(f"{path} is of another architecture than {of[0]}; average checkpoints of one run.")

@@ -6,7 +6,6 @@ step-00000120/  model.safetensors  optimizer.safetensors  state.json  settings.y
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import re
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
@@ -18,6 +17,7 @@ from allears.errors import CheckpointError, DataError, SettingsError
 from allears.files import PARTIAL, read_json, removed, write_json, write_yaml, written_folder
 from allears.reporting import say
 from allears.settings import flat, read
+from allears.training.checksums import OPTIMIZER, REMEDY, seal, verify
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,9 +32,6 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 _NAME = re.compile(r"step-(\d{8,})")
-CHECKSUMS = "checksums.json"
-OPTIMIZER = "optimizer.safetensors"
-_NEEDED = ("model.safetensors", "settings.yaml", "state.json", "tokenizer/tokenizer.json")
 DAMAGED = ".damaged"
 _WRAPPERS = ("module.", "_orig_mod.")
 
@@ -80,13 +77,24 @@ def checkpoints(run: Path) -> list[Path]:
     return sorted(found, key=lambda path: int(path.name.removeprefix("step-")))
 
 
+def existing(run: Path) -> Path:
+    """``run``, which is a folder.
+
+    Raises:
+        CheckpointError: it is not.
+    """
+    if not run.is_dir():
+        raise CheckpointError(f"there is no run folder {run}; name the folder of a run that has trained.")
+    return run
+
+
 def newest(run: Path) -> Path:
     """The newest complete checkpoint.
 
     Raises:
         CheckpointError: there is none.
     """
-    found = checkpoints(run)
+    found = checkpoints(existing(run))
     if not found:
         raise CheckpointError(f"{run} holds no complete checkpoint; name the folder of a run that has trained.")
     return found[-1]
@@ -146,48 +154,6 @@ def write(
         if old.name.endswith(PARTIAL) or (_NAME.fullmatch(old.name) and old not in kept):
             removed(old)
     return path
-
-
-def seal(folder: Path) -> None:
-    """Write ``checksums.json``: bytes and SHA-256 of every file in ``folder``; a folder without it is not complete."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != CHECKSUMS)
-    sums = {path.relative_to(folder).as_posix(): _checksum(path) for path in files}
-    write_json(folder / CHECKSUMS, sums)
-
-
-def verify(path: Path, optimizer: bool = True) -> None:
-    """Compare every file of a checkpoint, but for its ``optimizer`` if that is not needed, with its checksum.
-
-    Raises:
-        CheckpointError: one is missing or has changed.
-        DataError: one cannot be read, which says nothing of what it holds.
-    """
-    try:
-        sums = read_json(path / CHECKSUMS) if (path / CHECKSUMS).exists() else {}
-        for name in (*_NEEDED, *([OPTIMIZER] if optimizer else [])):
-            if name not in sums:
-                raise CheckpointError(f"{path} is damaged: {CHECKSUMS} does not know {name}; {_REMEDY}.")
-        for name, wanted in sums.items():
-            if name == OPTIMIZER and not optimizer:
-                continue
-            if not (path / name).is_file():
-                raise CheckpointError(f"{path} is damaged: {name} is missing; {_REMEDY}.")
-            if (found := _checksum(path / name)) != wanted:
-                what = f"{name} has {found['bytes']:,} bytes with SHA-256 {found['sha256'][:12]}…"
-                meant = f"{wanted['bytes']:,} with {wanted['sha256'][:12]}…"
-                raise CheckpointError(f"{path} is damaged: {what}, written were {meant}; {_REMEDY}.")
-    except (AttributeError, TypeError, KeyError) as error:
-        raise CheckpointError(f"{path} is damaged: {CHECKSUMS} is not what it was; {_REMEDY}.") from error
-    except OSError as error:
-        raise DataError(f"{path} cannot be read: {error}; mend that, it may be whole.") from error
-
-
-_REMEDY = "remove it to fall back to an older one"
-
-
-def _checksum(path: Path) -> dict[str, Any]:
-    with path.open("rb") as file:
-        return {"bytes": path.stat().st_size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
 
 
 def set_damaged_aside(run: Path) -> None:
@@ -297,7 +263,7 @@ def load_position(path: Path) -> Position:
         state.pop("average_of", None)
         return Position(**{**state, "quarantined": tuple(state.get("quarantined", ()))})
     except (DataError, TypeError, KeyError, AttributeError) as error:
-        raise CheckpointError(f"{path} is damaged: {error}; {_REMEDY}.") from error
+        raise CheckpointError(f"{path} is damaged: {error}; {REMEDY}.") from error
 
 
 def load_model(path: Path, model: nn.Module) -> None:

@@ -9,6 +9,7 @@ import torch
 from allears.errors import CheckpointError
 from allears.settings import Settings, flat, read
 from allears.training import checkpoint
+from allears.training.checksums import verify
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -50,7 +51,7 @@ def take(
     Raises:
         CheckpointError: it is damaged, or nothing fits.
     """
-    checkpoint.verify(path, optimizer=False)
+    verify(path, optimizer=False)
     found = checkpoint.read_tensors(path / "model.safetensors")
     state = model.state_dict()
     theirs, mine = dict(flat(read(str(path / "settings.yaml")).get("model", {}))), dict(flat(dict(settings)))

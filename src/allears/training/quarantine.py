@@ -2,7 +2,7 @@
 
 quarantine.jsonl: a line for each guilty micro-batch, ``step place utterances ids first loss``.
 quarantine/step-XXXXXXXX-place-N/: batch.safetensors, the micro-batch as the model got it; model.safetensors, the
-weights it met (of the first few only, for they may be large); guilty.json, the line and the seed of its dropout.
+weights it met (of the first few only, for they may be large); guilty.json, a `Kept`.
 """
 
 from __future__ import annotations
@@ -14,11 +14,14 @@ from typing import TYPE_CHECKING, Any, Self
 
 import torch
 
-from allears.errors import TrainingError
-from allears.files import write_json, written_folder
+from allears.errors import CheckpointError, DataError, SettingsError, TrainingError
+from allears.files import read_json, write_json, written_folder
 from allears.reporting import say
-from allears.training.checkpoint import write_tensors
+from allears.settings import Settings, build
+from allears.training.checkpoint import existing, read_tensors, write_tensors
 from allears.training.lines import StepLines
+from allears.training.precision import Precision
+from allears.types import Batch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -26,7 +29,7 @@ if TYPE_CHECKING:
 
     from torch import nn
 
-    from allears.types import Batch, Loss
+    from allears.types import Loss
     from allears.world import World
 
 BATCH = ("waveforms", "waveform_lengths", "tokens", "token_lengths", "frequency_masks", "time_masks")
@@ -60,6 +63,62 @@ class Guilty:
     ids: list[str]
     first: str
     loss: float
+
+
+class Kept(Settings):
+    """What is kept of a guilty micro-batch, to run it again.
+
+    Attributes:
+        step: see `Guilty`; likewise up to ``loss``, which is a string because JSON knows no infinity.
+        batch: the numbers of all its utterances.
+        seed: of its dropout.
+        precision: what it was computed in.
+    """
+
+    step: int
+    place: int
+    utterances: list[int]
+    ids: list[str]
+    first: str
+    loss: str
+    batch: list[int]
+    seed: int
+    precision: Precision
+
+
+def kept(run: Path) -> list[Path]:
+    """The micro-batches that ``run`` has in quarantine, in the order of their steps.
+
+    Raises:
+        CheckpointError: there is no such run.
+    """
+    return sorted(path.parent for path in quarantine_folder(existing(run)).glob("step-*/guilty.json"))
+
+
+def read_kept(place: Path) -> Kept:
+    """What ``place`` keeps of a micro-batch.
+
+    Raises:
+        DataError: it is damaged.
+    """
+    path = place / "guilty.json"
+    try:
+        return build(Kept, read_json(path), path.name)
+    except (DataError, SettingsError) as error:
+        raise DataError(f"{place} is damaged: {str(error).rstrip('.')}; remove it.") from error
+
+
+def read_batch(place: Path, utterances: list[int]) -> Batch:
+    """The micro-batch of ``utterances`` that ``place`` keeps.
+
+    Raises:
+        CheckpointError: it is damaged.
+    """
+    path = place / "batch.safetensors"
+    tensors = read_tensors(path)
+    if tensors.keys() != set(BATCH):
+        raise CheckpointError(f"{path} is damaged: it holds {', '.join(tensors)} instead of {', '.join(BATCH)}.")
+    return Batch(utterances, *(tensors[name] for name in BATCH))
 
 
 @contextlib.contextmanager
@@ -107,12 +166,16 @@ class Quarantine:
         world: who else trains.
         already: utterances in quarantine before.
         most: how many may be before the run stops.
+        precision: what is computed in.
     """
 
-    def __init__(self, run: Path, start: int, world: World, already: Iterable[int], most: int) -> None:
+    def __init__(
+        self, run: Path, start: int, world: World, already: Iterable[int], most: int, precision: Precision
+    ) -> None:
         self.utterances = set(already)
         self._folder = quarantine_folder(run)
         self._most = most
+        self._precision = precision
         self._world = world
         self._path, self._start = run / "quarantine.jsonl", start
         self._lines = StepLines(self._path, start) if world.leads and self._path.exists() else None
@@ -132,8 +195,8 @@ class Quarantine:
             write_tensors(dict(zip(BATCH, batch.tensors(), strict=True)), folder / "batch.safetensors")
             if self._kept < WEIGHTS_KEPT:
                 write_tensors(model.state_dict(), folder / "model.safetensors")
-            details: dict[str, Any] = {**asdict(guilty), "loss": repr(guilty.loss), "batch": batch.utterances}
-            write_json(folder / "guilty.json", {**details, "seed": seed})
+            details = {**_plain(guilty), "batch": batch.utterances, "seed": seed, "precision": self._precision}
+            write_json(folder / "guilty.json", Kept(**details).model_dump(mode="json"))
         self._kept += 1
 
     def add(self, found: Sequence[Guilty]) -> None:
@@ -146,7 +209,7 @@ class Quarantine:
             self.utterances |= set(guilty.utterances)
             if self._world.leads:
                 self._lines = self._lines or StepLines(self._path, self._start)
-                self._lines.add({**asdict(guilty), "loss": repr(guilty.loss)})
+                self._lines.add(_plain(guilty))
                 say(
                     f"note: step {guilty.step}, micro-batch {guilty.place}: {guilty.first} is not finite; left out "
                     f"from now on: {', '.join(guilty.ids)}."
@@ -157,3 +220,7 @@ class Quarantine:
                 f"({self._most}): {self._path} names them; listen to some, lower optimizer.learning_rate.value, or "
                 "raise the bound."
             )
+
+
+def _plain(guilty: Guilty) -> dict[str, Any]:
+    return {**asdict(guilty), "loss": repr(guilty.loss)}

@@ -19,7 +19,7 @@ import torch
 from allears.errors import CheckpointError, DataError
 from allears.files import PARTIAL
 from allears.reporting import say
-from allears.training.checkpoint import checkpoint_folder, optimizer_tensors, write
+from allears.training.checkpoint import checkpoint_folder, checkpoints, optimizer_tensors, write
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
     from allears.text.tokenizer import Tokenizer
     from allears.training.checkpoint import Position
+
+
+_FAILURES = (CheckpointError, DataError, OSError)
 
 
 class Saver:
@@ -103,10 +106,17 @@ class BackgroundSaver(Saver):
 
         Raises:
             CheckpointError: it cannot be written.
-            DataError: likewise.
         """
         if self._written is not None and self._last is not None and not self._written.result():
-            self._write_now(self._last)
+            try:
+                self._write_now(self._last)
+            except _FAILURES as error:
+                found = checkpoints(self._run)
+                stands = f"{found[-1].name}, the newest that is" if found else "the start, for none is"
+                raise CheckpointError(
+                    f"the last checkpoint is not saved: {_reason(error)}; free some space there, or mend what else "
+                    f"is said, and the same command goes on from {stands}."
+                ) from error
         self._written = None
 
     def _copy(self, before: torch.cuda.Event | None) -> None:
@@ -125,10 +135,9 @@ class BackgroundSaver(Saver):
         copying.result()
         try:
             self._write_now(position)
-        except (CheckpointError, DataError, OSError) as error:
-            path = checkpoint_folder(self._run, position.step)
-            reason = str(error).replace(PARTIAL, "").rstrip(".")
-            say(f"note: {path.name} is not saved, the earlier checkpoints stay and the training goes on: {reason}.")
+        except _FAILURES as error:
+            name = checkpoint_folder(self._run, position.step).name
+            say(f"note: {name} is not saved: {_reason(error)}; the earlier ones stay, and another try will follow.")
             return False
         return True
 
@@ -138,6 +147,11 @@ class BackgroundSaver(Saver):
     def __exit__(self, *_: object) -> None:
         self._copier.shutdown()
         self._writer.shutdown()
+
+
+def _reason(error: Exception) -> str:
+    """What ``error`` says, without the folder's name for a while and without a remedy."""
+    return str(error).replace(PARTIAL, "").partition(";")[0].rstrip(".")
 
 
 def _be_nice() -> None:
