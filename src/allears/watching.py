@@ -26,7 +26,7 @@ from allears.reporting import say
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from torch.distributed import Store
+    from torch.distributed import Store  # type: ignore[attr-defined]  # its stub does not list it
 
 SHARE_SECONDS = 0.5
 """How often a process says what it is doing."""
