@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
@@ -20,7 +21,6 @@ from allears.training.checkpoint import checkpoints, load_position
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
 
 QUIET = ("training.validate_hours=0.005", "training.average=false", "training.tensorboard=false")
 
@@ -87,7 +87,7 @@ def launched(dataset: Path, tmp_path: Path) -> Iterator[Callable[..., Launched]]
 
 
 def patched(folder: Path, body: str) -> str:
-    """A folder for PYTHONPATH that runs ``body`` in place of reading an example: with ``rank`` and ``example`` known."""
+    """A folder for PYTHONPATH: ``body`` runs before each example is read; it knows ``rank`` and what was ``made``."""
     folder.mkdir(exist_ok=True)
     lines = [
         "import os, time",
@@ -210,8 +210,8 @@ def test_a_signal_before_there_are_ranks_leaves_nothing_behind(
 
 def caught(pid: int) -> set[int]:
     """Signals that a process catches."""
-    with open(f"/proc/{pid}/status", encoding="ascii") as status:
-        mask = next(int(line.split()[1], 16) for line in status if line.startswith("SigCgt"))
+    status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
+    mask = next(int(line.split()[1], 16) for line in status.splitlines() if line.startswith("SigCgt"))
     return {number for number in range(1, 65) if mask >> (number - 1) & 1}
 
 
