@@ -155,6 +155,14 @@ class StepSeconds:
 
 
 @dataclass(frozen=True, slots=True)
+class Slowest:
+    """The rank for which the others waited in a step: the seconds that it waited for data and computed."""
+
+    rank: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class StepReport:
     """What one optimiser step did; the same on all ranks but for ``seconds`` and ``memory_bytes``.
 
@@ -174,6 +182,7 @@ class StepReport:
         seconds: this rank's split of the step.
         memory_bytes: peak memory of this rank: the allocator's on a GPU, resident memory on a CPU.
         rejected: how many planned utterances could not be used.
+        slowest: the rank for which the others waited.
     """
 
     step: int
@@ -191,3 +200,4 @@ class StepReport:
     seconds: StepSeconds
     memory_bytes: int
     rejected: int
+    slowest: Slowest

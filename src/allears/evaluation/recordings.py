@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
+from allears import watching
 from allears.audio.files import AudioFile
 from allears.errors import AudioError, DataError
 from allears.evaluation.segments import pieces
@@ -50,6 +51,7 @@ def transcribed_files(
             stack.enter_context(progress)
         seconds = 0.0
         for number, batch in enumerate(_batches(files, limits, problems)):
+            watching.go_on()
             places = [(file, piece.start) for file, piece in batch]
             read += places
             if number % world.size == world.rank:

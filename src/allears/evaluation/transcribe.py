@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 import torch
 
+from allears import watching
 from allears.decoding.greedy import BestPath, greedy
 from allears.errors import AudioError
 from allears.evaluation.segments import pieces
@@ -181,7 +182,9 @@ def transcribed(
         progress = Progress(task, float(sum(map(len, share))), "utterances") if task and world.leads else None
         if progress is not None:
             stack.enter_context(progress)
+        stack.enter_context(watching.named(lambda numbers: [reader.id(number) for number in numbers]))
         for members in share:
+            watching.go_on(members)
             waveforms, problems = _waveforms(reader, members)
             mine |= {utterance: Transcript((), problem) for utterance, problem in problems.items()}
             parts = [(utterance, piece) for utterance, samples in waveforms.items() for piece in pieces([samples])]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 import torch
 
+from allears import watching
 from allears.errors import AudioError, PlanError
 from allears.loading.collate import collate
 from allears.reporting import Progress
@@ -59,6 +60,7 @@ def feature_statistics(
     shown = Progress("measuring features", len(chosen), "utterances") if world.leads else nullcontext()
     with shown as progress:
         for number in range(world.rank, len(chunks), world.size):
+            watching.go_on()
             if (part := _sums(chunks[number], reader, frontend, world.device)) is not None:
                 mine[number] = part
             if progress is not None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from allears import watching
 from allears.errors import DataError
 from allears.files import digest, written
 from allears.loading.collection import Column
@@ -52,6 +53,7 @@ def _of_dataset(index: Index, tokenizer: Tokenizer) -> NDArray[np.int32]:
         for row in range(len(index)):
             tokens = tokenizer.encode(index.text(row))
             counts[row] = len(tokens), ctc_frames(tokens), tokenizer.unknown_tokens(tokens)
+            watching.go_on()
             progress.advance()
     try:
         with written(path) as file:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from allears import watching
 from allears.errors import AllearsError, SettingsError
 from allears.evaluation import result, transcripts
 from allears.evaluation.recordings import transcribed_files
@@ -99,6 +100,7 @@ def evaluate(
     Raises:
         AllearsError: see `allears.errors`.
     """
+    watching.move("evaluate")
     parts = [Path(source.dataset).resolve().name, source.split, run.resolve().name if result.is_checkpoint(run) else ""]
     name = name or "-".join(part for part in parts if part)
     folder = result.place(run, name, out)
@@ -139,6 +141,7 @@ def transcribe(
     Raises:
         AllearsError: see `allears.errors`; a file that cannot be read is told of in its transcript instead.
     """
+    watching.move("transcribe")
     if out is not None:
         transcripts.check_out(out, inputs)
     whole = len(inputs) == 1 and inputs[0].is_dir()

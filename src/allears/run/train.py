@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from allears import seeding, stopping
+from allears import seeding, stopping, watching
 from allears.cluster.agreement import agree, versions
 from allears.cluster.environment import describe, device_name, remarks
 from allears.cluster.logs import keep_log
@@ -63,6 +63,7 @@ def train(settings: RunSettings, run: Path, world: World) -> dict[str, Any]:
     Raises:
         AllearsError: see `allears.errors`; on all ranks where all can know.
     """
+    watching.move("agree")
     agree(world, {**versions(), **dict(flat(settings.model_dump(mode="json")))})
     places = subtrees(settings.plan.micro_batches, world.size)[world.rank]
     if settings.training.reduction == "exact" and world.device.type == "cuda":
@@ -110,13 +111,17 @@ class Training:
         self.run = run
         self.world = world
         self.stack = stack
+        watching.move("dataset")
         self.material = self._material()
+        stack.enter_context(watching.named(self._ids))
         found = {"the training data": self.material.collection.digest, "the tokenizer": self.material.tokenizer.digest}
         agree(world, found)
         self.held = {name: (part, self._reader(part)) for name, part in self.material.validation.items()}
+        watching.move("model")
         self.model = self._initial_model()
         self.optimizer = with_state(settings.optimizer.build(self.model))
         digest = self.material.collection.digest
+        watching.move("checkpoint")
         self.start = checkpoint.resume(run, self.model, self.optimizer, self.dump, digest, MAY_CHANGE)
         hours = self.material.collection.seconds / 3600
         self.total = settings.training.total(self.material.plans.steps_per_epoch, hours)
@@ -155,6 +160,7 @@ class Training:
                 self.validate,
                 self.save,
             )
+            watching.move("save", self.total - 1)
             self.saver.finish()
             stopped = outcome.stopped or any(self.world.gather(stopping.asked()))
         told = {
@@ -170,7 +176,9 @@ class Training:
             if self.world.leads:
                 say(f"asked to stop: saved before step {outcome.step} of {self.total}; the same command goes on there")
             return told
+        watching.move("validate", self.total - 1)
         rates = outcome.validation.rates or self.validate().rates
+        watching.move("average", self.total - 1)
         averaged = self.average() if training.average else {}
         return {**told, "validation": rates, **averaged}
 
@@ -265,6 +273,9 @@ class Training:
         parts = {name: part.at_most(hours, "validation") for name, part in material.validation.items()}
         return replace(material, validation=parts)
 
+    def _ids(self, utterances: list[int]) -> list[str]:
+        return [self.material.collection.id(number) for number in utterances]
+
     def _reader(self, part: Collection, learning: bool = False) -> ExampleReader:
         settings, tokenizer = self.settings, self.material.tokenizer
         drawn = (settings.model.spec_augment, settings.augment) if learning else (None,)
@@ -297,7 +308,7 @@ class Training:
         return self.stack.enter_context(BackgroundSaver(self.run, *parts, training.keep, training.keep_best))
 
     def _stepper(self) -> Stepper:
-        collection, settings = self.material.collection, self.settings
+        settings = self.settings
         start_scale = self.start.loss_scale or settings.training.loss_scale
         most = settings.training.most_quarantined
         quarantine = Quarantine(self.run, self.start.step, self.world, self.start.quarantined, most, self.precision)
@@ -310,7 +321,7 @@ class Training:
             settings.plan.micro_batches,
             settings.optimizer.clip,
             settings.seed,
-            lambda utterances: [collection.id(number) for number in utterances],
+            self._ids,
             quarantine,
             self.precision,
             LossScale(self.precision, start_scale, self.start.steady),
@@ -334,6 +345,7 @@ class Training:
             known = record.is_file() and read_json(record) == of
         if world.from_leader(known):
             return
+        watching.move("probe")
         works = [loader.only(*at) for at in heaviest(self.material.plans, self.start.step)]
         rehearse(self.stepper, works, places)
         if self.settings.training.reduction == "exact":

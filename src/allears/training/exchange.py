@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
@@ -14,8 +14,16 @@ if TYPE_CHECKING:
     from allears.types import Loss
     from allears.world import World
 
-LOSS, COUNT, FAULTY, UTTERANCES, REJECTED, STOP = range(6)
-FIELDS = 6
+LOSS, COUNT, FAULTY, UTTERANCES, REJECTED, STOP, DATA, COMPUTE = range(8)
+FIELDS = 8
+
+
+class Spent(NamedTuple):
+    """What one place says of time: whether it was run, and, if it is the first of a rank, that rank's own seconds."""
+
+    ran: bool
+    data: float
+    compute: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +38,7 @@ class Verdict:
         faulty: places whose loss is not finite.
         micro_batches: how many places held utterances.
         stopping: whether a rank was asked to stop.
+        spent: of each place.
     """
 
     loss: float
@@ -39,6 +48,7 @@ class Verdict:
     faulty: list[int]
     micro_batches: int
     stopping: bool
+    spent: list[Spent]
 
 
 class Exchange:
@@ -65,6 +75,11 @@ class Exchange:
         """Record that this rank, which holds ``place``, was asked to stop."""
         self._rows[place, STOP] = 1.0
 
+    def spend(self, place: int, data: float, compute: float) -> None:
+        """Record for how many seconds this rank, whose first place it is, waited for data and computed."""
+        self._rows[place, DATA] = data
+        self._rows[place, COMPUTE] = compute
+
     def settle(self, world: World) -> Verdict:
         """Exchange, and say what all ranks now know."""
         world.sum(self._rows)
@@ -77,4 +92,5 @@ class Exchange:
             [place for place, row in enumerate(values) if row[FAULTY]],
             sum(row[UTTERANCES] > 0 for row in values),
             any(row[STOP] > 0 for row in values),
+            [Spent(row[UTTERANCES] > 0, row[DATA], row[COMPUTE]) for row in values],
         )

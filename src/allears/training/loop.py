@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from typing import TYPE_CHECKING, Literal, Self
 
 from pydantic import Field, PositiveFloat, PositiveInt
 
+from allears import watching
 from allears.reporting import Progress, duration, say
 from allears.settings import Settings
 from allears.training.digests import digests
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from allears.training.metrics import Journal
     from allears.training.optimizer import LearningRateSettings
     from allears.training.step import Stepper
+    from allears.types import StepReport
 
 
 class TrainingSettings(Settings):
@@ -143,6 +145,7 @@ def run_steps(
     data_seconds = audio_seconds = 0.0
     found = Validation()
     step, stopped = start, False
+    watching.move("data", start)
     with Progress("training", total, "steps", start) if stepper.world.leads else _Silent() as progress:
         for item in work:
             got = time.monotonic()
@@ -150,11 +153,9 @@ def run_steps(
             _tell_rejected(item)
             scale = stepper.scale.value
             report, item = stepper.step(item, learning_rate.at(stepper.applied, total), got - waited)  # noqa: PLW2901
-            if stepper.world.leads and report.loss_scale < scale:
-                say(
-                    f"note: step {report.step}: gradients overflowed in float16; it was run again with the loss "
-                    f"scaled by {report.loss_scale:g} instead of {scale:g}."
-                )
+            if stepper.world.leads:
+                _tell_step(stepper, report, scale)
+            watching.move("record", report.step)
             ledger.write(item)
             journal.write(report)
             if settings.digests and stepper.world.leads:
@@ -166,6 +167,7 @@ def run_steps(
             score = None
             stopped = stepper.stopping and step < total
             if not stopped and _due(step, settings.validate_every or steps_per_epoch, total):
+                watching.move("validate", report.step)
                 found = validate()
                 score = found.score
                 for name, values in found.rates.items():
@@ -174,15 +176,28 @@ def run_steps(
                         rates = " ".join(f"{key} {value:.2%}" for key, value in values.items())
                         say(f"step {step}/{total} · {name}: {rates} · {duration(time.monotonic() - began)}")
             if stopped or _due(step, settings.save_every or steps_per_epoch, total):
+                watching.move("save", report.step)
                 save(step, score)  # last, so that whoever goes on from here has missed nothing
             if stopped:
                 break
+            watching.move("data", step)
             waited = time.monotonic()
     return Outcome(step, stopped, time.monotonic() - began, data_seconds, audio_seconds, found)
 
 
 def _due(step: int, every: int, total: int) -> bool:
     return step % every == 0 or step == total
+
+
+def _tell_step(stepper: Stepper, report: StepReport, scale: float) -> None:
+    """Say what was unusual; the loss was scaled by ``scale`` in the step before."""
+    if report.loss_scale < scale:
+        say(
+            f"note: step {report.step}: gradients overflowed in float16; it was run again with the loss "
+            f"scaled by {report.loss_scale:g} instead of {scale:g}."
+        )
+    for note in stepper.stragglers.notes(report.step, sum(astuple(report.seconds))):
+        say(note)
 
 
 def _tell_rejected(work: StepWork) -> None:

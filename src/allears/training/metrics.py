@@ -60,8 +60,9 @@ class Metrics(Journal):
         line = asdict(report)
         self._lines.add(line)
         if self._events is not None:
-            seconds = {f"seconds/{name}": value for name, value in line.pop("seconds").items()}
-            for name, value in {**line, **seconds}.items():
+            for group in ("seconds", "slowest"):
+                line |= {f"{group}/{name}": value for name, value in line.pop(group).items()}
+            for name, value in line.items():
                 if name != "step":
                     self._events.add_scalar(name if "/" in name else f"step/{name}", float(value), report.step)
 

@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from allears import seeding
+from allears import seeding, watching
 from allears.errors import TrainingError
 from allears.layers.batch_norm import update_running
 from allears.training.engine import objective
 from allears.training.exchange import Exchange, Verdict
 from allears.training.precision import LossScale, Precision, autocast
 from allears.training.quarantine import Guilty, Quarantine, first_not_finite
+from allears.training.stragglers import Stragglers
 from allears.types import Batch, Loss, Rejection, StepReport, StepSeconds
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ class Stepper:
 
     Attributes:
         stopping: whether any rank had been asked to stop when the last step was taken.
+        stragglers: looks at how long each rank takes.
     """
 
     def __init__(
@@ -89,6 +91,7 @@ class Stepper:
         self.asked_to_stop = asked_to_stop
         self.applied = applied
         self.stopping = False
+        self.stragglers = Stragglers(world, micro_batches)
 
     def step(self, work: StepWork, learning_rate: float, data_seconds: float) -> tuple[StepReport, StepWork]:
         """Do one step; what it did, and this rank's part of it without what turned out to be guilty.
@@ -102,14 +105,21 @@ class Stepper:
             TrainingError: on all ranks alike, when nothing of the step is finite, or too much is in quarantine.
         """
         began = time.monotonic()
-        exposed = 0.0
+        waited = 0.0
         while True:
             exchange = self._gradients(work)
-            statistics, waited = self.engine.finish()
-            exposed += waited
+            watching.move("reduce", work.planned.step)
+            with watching.waiting():
+                statistics, exposed = self.engine.finish()
+            waited += exposed
             reduced = time.monotonic()
-            verdict = exchange.settle(self.world)
+            compute = reduced - began - waited
+            exchange.spend(work.places[0], data_seconds, compute)
+            watching.move("exchange", work.planned.step)
+            with watching.waiting():
+                verdict = exchange.settle(self.world)
             settled = time.monotonic()
+            waited += settled - reduced
             scale = self.scale.value
             norm = self._norm(work, verdict)
             if math.isfinite(norm):
@@ -117,6 +127,9 @@ class Stepper:
             if verdict.faulty or not self.scale.overflowed():
                 work = self._without_guilty(work, verdict)
         self.stopping = verdict.stopping
+        watching.move("save", work.planned.step)
+        self.before_change()
+        watching.move("update", work.planned.step)
         self._apply(verdict, statistics, learning_rate)
         ended = time.monotonic()
         report = StepReport(
@@ -132,9 +145,10 @@ class Stepper:
             audio_seconds=work.planned.audio_seconds,
             tokens=verdict.count,
             padding=work.planned.padding,
-            seconds=StepSeconds(data_seconds, reduced - began - exposed, exposed + settled - reduced, ended - settled),
+            seconds=StepSeconds(data_seconds, compute, waited, ended - settled),
             memory_bytes=_peak_memory(self.world.device),
             rejected=verdict.rejected,
+            slowest=self.stragglers.add(verdict.spent),
         )
         return report, work
 
@@ -154,21 +168,28 @@ class Stepper:
         return exchange
 
     def _micro_batch(self, work: StepWork, place: int, batch: Batch, exchange: Exchange) -> None:
-        exchange.put(place, self._backward(work, place, batch), len(batch.utterances))
+        watching.move("forward", work.planned.step, batch.utterances)
+        loss, total = self._forward(work, place, batch)
+        watching.move("backward", work.planned.step, batch.utterances)
+        total.backward()  # type: ignore[no-untyped-call]
+        exchange.put(place, loss, len(batch.utterances))
 
-    def _backward(self, work: StepWork, place: int, batch: Batch) -> Loss:
+    def _forward(self, work: StepWork, place: int, batch: Batch) -> tuple[Loss, Tensor]:
+        """The loss of a micro-batch, and what is to be differentiated."""
         torch.manual_seed(self._seed(work, place))
         with autocast(self.precision, self.world.device):
             loss: Loss = self.engine.model(batch.to(self.world.device))
             total = objective(loss, work.planned.tokens)
-        (total * self.scale.value).backward()  # type: ignore[no-untyped-call]
-        return loss
+        return loss, total * self.scale.value
 
     def alone(self, work: StepWork, place: int, batch: Batch) -> Loss:
         """Run one micro-batch forward and backward by itself; its gradients are the model's until the next."""
+        watching.go_on(batch.utterances)
         self.engine.begin()
         self.engine.clean(final=False)
-        return self._backward(work, place, batch)
+        loss, total = self._forward(work, place, batch)
+        total.backward()  # type: ignore[no-untyped-call]
+        return loss
 
     def _seed(self, work: StepWork, place: int) -> int:
         return seeding.mixed(self.seed, work.planned.step, place, _DROPOUT)
@@ -188,6 +209,7 @@ class Stepper:
 
     def _without_guilty(self, work: StepWork, verdict: Verdict) -> StepWork:
         """Run each micro-batch alone, find which are guilty, quarantine them; ``work`` without them, on all ranks."""
+        watching.move("repeat", work.planned.step)
         mine = [
             guilty
             for place, batch in zip(work.places, work.batches, strict=True)
@@ -232,7 +254,6 @@ class Stepper:
 
     def _apply(self, verdict: Verdict, statistics: Tensor, learning_rate: float) -> None:
         """Move the weights and the running statistics, on all ranks alike."""
-        self.before_change()
         update_running(self.engine.model, statistics)
         self.scale.held()
         if verdict.count == 0:
