@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import random
 import subprocess
@@ -46,25 +47,43 @@ def write_corpus(folder: Path, utterances: int, seed: int = 0, words: tuple[int,
     return folder
 
 
-def allears(*arguments: object, fails: bool = False, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run the command line in a process of its own and check its exit code."""
-    done = subprocess.run(
-        [sys.executable, "-m", "allears", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=240,
-        env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
-    )
-    assert (done.returncode != 0) == fails, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
-    assert "Traceback" not in done.stderr, done.stderr
-    return done
+class CommandLine:
+    """Runs command lines, each in a process of its own (see ``forked.py``), and checks their exit codes."""
+
+    def __init__(self, server: subprocess.Popen[str], folder: Path) -> None:
+        self._server = server
+        self._said = {"stdout": folder / "stdout", "stderr": folder / "stderr"}
+
+    def __call__(self, *arguments: object, fails: bool = False, **environment: str) -> subprocess.CompletedProcess[str]:
+        request = {
+            "arguments": [*map(str, arguments)],
+            "environment": {**os.environ, "OMP_NUM_THREADS": "1", **environment},
+            "folder": str(Path.cwd()),
+            **{name: str(path) for name, path in self._said.items()},
+        }
+        assert self._server.stdin is not None
+        assert self._server.stdout is not None
+        print(json.dumps(request), file=self._server.stdin, flush=True)
+        code = int(self._server.stdout.readline())
+        done = subprocess.CompletedProcess(
+            [*map(str, arguments)], code, *(path.read_text() for path in self._said.values())
+        )
+        assert (code != 0) == fails, f"exit {code}\n{done.stdout}\n{done.stderr}"
+        assert "Traceback" not in done.stderr, done.stderr
+        return done
 
 
 @pytest.fixture(scope="session")
-def command() -> Callable[..., subprocess.CompletedProcess[str]]:
-    """See `allears`."""
-    return allears
+def command(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLine]:
+    """See `CommandLine`."""
+    with subprocess.Popen(
+        [sys.executable, Path(__file__).parent / "forked.py"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    ) as server:
+        yield CommandLine(server, tmp_path_factory.mktemp("said"))
 
 
 @contextlib.contextmanager
@@ -231,15 +250,15 @@ def long() -> Sequence[str]:
 
 
 @pytest.fixture(scope="session")
-def uninterrupted(dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def uninterrupted(command: CommandLine, dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The run of `LONG` on one process, never stopped."""
     run = tmp_path_factory.mktemp("uninterrupted") / "run"
-    allears("train", "tiny", f"dataset={dataset}", "--out", run, *LONG)
+    command("train", "tiny", f"dataset={dataset}", "--out", run, *LONG)
     return run
 
 
 @pytest.fixture(scope="session")
-def resized(dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def resized(command: CommandLine, dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same on 4, 3, 1 and again 4 processes with 0, 2 and 4 loader threads, each but the last killed at some step.
 
     None dies at a checkpoint alone: what was done since is done again.
@@ -253,5 +272,5 @@ def resized(dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
             training.wait_for_steps(steps)
             # It is written beside the steps, and the next processes shall go on from it.
             training.wait_until((run / "checkpoints" / f"step-{steps // 3 * 3:08d}").exists)
-    allears("train", "tiny", f"dataset={dataset}", "--out", run, *LONG, "loader.workers=2", "--processes", 4)
+    command("train", "tiny", f"dataset={dataset}", "--out", run, *LONG, "loader.workers=2", "--processes", 4)
     return run
