@@ -6,8 +6,8 @@ import contextlib
 import os
 import random
 import subprocess
-import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,9 +16,12 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch: threads of tests 
 import numpy as np
 import pytest
 import soundfile
+from tests.forked import ALLEARS, Server
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
+
+    from tests.forked import Forked
 
 WORDS = {"low": 300.0, "mid": 700.0, "high": 1500.0, "top": 3000.0}  # Hz
 SHARED = Path(__file__).parent.parent.parent / "shared"
@@ -46,54 +49,36 @@ def write_corpus(folder: Path, utterances: int, seed: int = 0, words: tuple[int,
     return folder
 
 
-def allears(*arguments: object, fails: bool = False, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run the command line in a process of its own and check its exit code."""
-    done = subprocess.run(
-        [sys.executable, "-m", "allears", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=240,
-        env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
-    )
-    assert (done.returncode != 0) == fails, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
-    assert "Traceback" not in done.stderr, done.stderr
-    return done
+@pytest.fixture(scope="session")
+def forked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Forked]]:
+    """See `Server.start`."""
+    with Server(tmp_path_factory.mktemp("forked")) as server:
+        yield server.start
 
 
 @pytest.fixture(scope="session")
-def command() -> Callable[..., subprocess.CompletedProcess[str]]:
-    """See `allears`."""
+def command(forked: Callable[..., Forked]) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Run the command line in a process of its own and check its exit code."""
+
+    def allears(*arguments: object, fails: bool = False, **environment: str) -> subprocess.CompletedProcess[str]:
+        process = forked(*arguments, **environment)
+        code, said, errors = process.wait(), process.stdout.read_text(), process.stderr.read_text()
+        assert (code != 0) == fails, f"exit {code}\n{said}\n{errors}"
+        assert "Traceback" not in errors, errors
+        return subprocess.CompletedProcess([*map(str, arguments)], code, said, errors)
+
     return allears
-
-
-@contextlib.contextmanager
-def trained_until(dataset: Path, run: Path, *more: object) -> Iterator[Training]:
-    """A training that is not waited for, killed with SIGKILL at the end of the block."""
-    with run.with_suffix(".log").open("w") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "allears", "train", "tiny", f"dataset={dataset}", "--out", run, *map(str, more)],
-            stdout=subprocess.DEVNULL,
-            stderr=log,
-            text=True,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
-        )
-        try:
-            yield Training(run, process)
-        finally:
-            process.kill()
-            process.wait()
 
 
 class Training:
     """A training in the background; what it says on stderr is in `said`."""
 
-    def __init__(self, run: Path, process: subprocess.Popen[str]) -> None:
+    def __init__(self, run: Path, process: Forked) -> None:
         self.run = run
         self.process = process
 
     def said(self) -> str:
-        return self.run.with_suffix(".log").read_text()
+        return self.process.stderr.read_text()
 
     def steps(self) -> int:
         """How many steps its metrics hold."""
@@ -111,46 +96,37 @@ class Training:
         self.wait_until(lambda: self.steps() >= steps)
 
 
+Background = Callable[..., contextlib.AbstractContextManager[Training]]
+
+
 @pytest.fixture(scope="session")
-def background() -> Callable[..., contextlib.AbstractContextManager[Training]]:
-    """See `trained_until`."""
+def background(forked: Callable[..., Forked]) -> Background:
+    """A training that is not waited for, killed with SIGKILL at the end of the block."""
+
+    @contextlib.contextmanager
+    def trained_until(dataset: Path, run: Path, *more: object) -> Iterator[Training]:
+        process = forked("train", "tiny", f"dataset={dataset}", "--out", run, *more)
+        try:
+            yield Training(run, process)
+        finally:
+            process.kill()
+            process.wait()
+
     return trained_until
 
 
-def started_as_ranks(store: Path, before: str, *arguments: object, size: int = 2) -> list[tuple[int, str]]:
-    """Run the command line as ``size`` ranks under a launcher that is not ours: exit code and stderr of each.
-
-    Args:
-        store: where they meet.
-        before: code that each runs first; it can look at ``os.environ["RANK"]``.
-        arguments: of the command line.
-        size: how many there are.
-    """
-    code = f"import os, sys\n{before}\nsys.argv[0] = 'allears'\nfrom allears.cli.main import main\nmain()"
-    ranks = [
-        subprocess.Popen(
-            [sys.executable, "-c", code, *map(str, arguments)],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-            env={
-                **os.environ,
-                "OMP_NUM_THREADS": "1",
-                "RANK": str(rank),
-                "WORLD_SIZE": str(size),
-                "ALLEARS_RENDEZVOUS": f"file://{store}",
-            },
-        )
-        for rank in range(size)
-    ]
-    said = [rank.communicate(timeout=120)[1] for rank in ranks]
-    return [(rank.returncode, errors) for rank, errors in zip(ranks, said, strict=True)]
-
-
 @pytest.fixture(scope="session")
-def as_ranks() -> Callable[..., list[tuple[int, str]]]:
-    """See `started_as_ranks`."""
-    return started_as_ranks
+def as_ranks(forked: Callable[..., Forked]) -> Callable[..., list[tuple[int, str]]]:
+    """Run the command line as ranks under a launcher that is not ours: exit code and stderr of each."""
+
+    def started(store: Path, before: str, *arguments: object, size: int = 2) -> list[tuple[int, str]]:
+        """Ranks that meet at ``store`` and first run ``before``; it can look at ``os.environ["RANK"]``."""
+        code = f"import os, sys\n{before}\n{ALLEARS}"
+        meeting = {"WORLD_SIZE": str(size), "ALLEARS_RENDEZVOUS": f"file://{store}"}
+        ranks = [forked(*arguments, code=code, RANK=str(rank), **meeting) for rank in range(size)]
+        return [(rank.wait(), rank.stderr.read_text()) for rank in ranks]
+
+    return started
 
 
 def prepared(folder: Path, utterances: int, **how: Any) -> Path:
@@ -231,15 +207,23 @@ def long() -> Sequence[str]:
 
 
 @pytest.fixture(scope="session")
-def uninterrupted(dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The run of `LONG` on one process, never stopped."""
+def uninterrupted(
+    command: Callable[..., object], dataset: Path, long: Sequence[str], tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """The run of `long` on one process, never stopped."""
     run = tmp_path_factory.mktemp("uninterrupted") / "run"
-    allears("train", "tiny", f"dataset={dataset}", "--out", run, *LONG)
+    command("train", "tiny", f"dataset={dataset}", "--out", run, *long)
     return run
 
 
 @pytest.fixture(scope="session")
-def resized(dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def resized(
+    command: Callable[..., object],
+    background: Background,
+    dataset: Path,
+    long: Sequence[str],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Path:
     """The same on 4, 3, 1 and again 4 processes with 0, 2 and 4 loader threads, each but the last killed at some step.
 
     None dies at a checkpoint alone: what was done since is done again.
@@ -247,11 +231,11 @@ def resized(dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     run = tmp_path_factory.mktemp("resized") / "run"
     draw = random.Random(4)
     for processes, workers, (least, most) in ((4, 0, (4, 6)), (3, 2, (11, 13)), (1, 4, (17, 19))):
-        given = (*LONG, f"loader.workers={workers}", "--processes", processes)
-        with trained_until(dataset, run, *given) as training:
+        given = (*long, f"loader.workers={workers}", "--processes", processes)
+        with background(dataset, run, *given) as training:
             steps = draw.randint(least, most)
             training.wait_for_steps(steps)
             # It is written beside the steps, and the next processes shall go on from it.
             training.wait_until((run / "checkpoints" / f"step-{steps // 3 * 3:08d}").exists)
-    allears("train", "tiny", f"dataset={dataset}", "--out", run, *LONG, "loader.workers=2", "--processes", 4)
+    command("train", "tiny", f"dataset={dataset}", "--out", run, *long, "loader.workers=2", "--processes", 4)
     return run

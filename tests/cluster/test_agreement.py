@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import subprocess
-import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,8 +10,10 @@ from allears.errors import SettingsError
 from allears.world import World
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
+
+    from tests.forked import Forked
 
 
 class Told(World):
@@ -51,25 +51,16 @@ def test_the_first_difference_is_named_with_both_values(theirs: dict[str, Any], 
 
 
 def test_ranks_that_were_started_differently_all_end_and_say_why(
-    dataset: Path, small: Sequence[str], tmp_path: Path
+    forked: Callable[..., Forked], dataset: Path, small: Sequence[str], tmp_path: Path
 ) -> None:
     """Two hosts with different commands, under a launcher that is not ours."""
-    code = (
-        "import os, sys; rank, store, *arguments = sys.argv[1:]; os.environ.update(RANK=rank, WORLD_SIZE='2', "
-        "LOCAL_RANK=rank, LOCAL_WORLD_SIZE='2', ALLEARS_RENDEZVOUS='file://' + store, OMP_NUM_THREADS='1'); "
-        "sys.argv = ['allears', *arguments]; from allears.cli.main import main; main()"
-    )
-    command = ["train", "tiny", f"dataset={dataset}", *small, "--out", str(tmp_path / "run"), "training.steps=3"]
+    command = ("train", "tiny", f"dataset={dataset}", *small, "--out", tmp_path / "run", "training.steps=3")
+    meeting = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "ALLEARS_RENDEZVOUS": f"file://{tmp_path / 'store'}"}
     ranks = [
-        subprocess.Popen(
-            [sys.executable, "-c", code, str(rank), str(tmp_path / "store"), *command, f"plan.micro_batches={size}"],
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        forked(*command, f"plan.micro_batches={size}", RANK=str(rank), LOCAL_RANK=str(rank), **meeting)
         for rank, size in enumerate((4, 8))
     ]
     for rank in ranks:
-        errors = rank.communicate(timeout=100)[1]
-        assert rank.returncode == 1
-        assert "plan.micro_batches is 4 on rank 0 and 8 on rank 1" in errors
+        assert rank.wait(100) == 1
+        assert "plan.micro_batches is 4 on rank 0 and 8 on rank 1" in rank.stderr.read_text()
     assert not (tmp_path / "run" / "checkpoints").exists()

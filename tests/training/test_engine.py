@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
 
 from allears.training.engine import Engine
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.forked import Forked
 
 PLACES = 8
 SIZES = (1, 2, 3, 4, 5, 8)
@@ -75,19 +78,18 @@ def gradients(engine: Engine, one: torch.nn.Module, places: range, step: int, em
 
 
 @pytest.fixture(scope="module")
-def bits(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[int, str, str], list[str]]:
+def bits(
+    forked: Callable[..., Forked], tmp_path_factory: pytest.TempPathFactory
+) -> dict[tuple[int, str, str], list[str]]:
     """(processes, reduction, which places are empty) → digests of three steps, which all ranks must have alike."""
     store = tmp_path_factory.mktemp("stores") / "store"
-    ranks = [
-        subprocess.Popen([sys.executable, "-c", RANK, str(rank), str(store)], stdout=subprocess.PIPE, text=True)
-        for rank in range(max(SIZES))
-    ]
+    ranks = [forked(rank, store, code=RANK) for rank in range(max(SIZES))]
     found: dict[tuple[int, str, str], list[str]] = {}
     for rank in ranks:
-        for line in rank.communicate(timeout=120)[0].splitlines():
+        assert rank.wait(120) == 0, rank.stderr.read_text()
+        for line in rank.stdout.read_text().splitlines():
             size, reduction, name, digests = json.loads(line)
             assert found.setdefault((size, reduction, name), digests) == digests
-        assert rank.returncode == 0
     return found
 
 

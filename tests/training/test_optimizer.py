@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+import sys
 
 import pytest
 import torch
@@ -10,7 +11,7 @@ from allears.errors import SettingsError
 from allears.models.convolutional import ConvolutionalSettings
 from allears.models.ctc import ModelSettings
 from allears.settings import build
-from allears.training.optimizer import LearningRateSettings, OptimizerSettings
+from allears.training.optimizer import LearningRateSettings, OptimizerSettings, with_state
 
 
 def rates(total: int, **how: object) -> list[float]:
@@ -84,6 +85,13 @@ def test_a_step_is_that_of_adamw() -> None:
     optimizer.step()
     assert layer.weight.item() == pytest.approx(2 * (1 - 0.1 * 0.5) - 0.1)
     assert layer.bias.item() == pytest.approx(2 - 0.1)
+
+
+def test_the_compiler_is_not_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch._dynamo", None)  # to import it is an error now
+    optimizer = with_state(OptimizerSettings().build(nn.Linear(1, 1)))
+    optimizer.load_state_dict(optimizer.state_dict())
+    optimizer.step()
 
 
 @pytest.mark.parametrize(
