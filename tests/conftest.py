@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch: threads of tests that share cores wait for each other
 
 import numpy as np
+import psutil
 import pytest
 import soundfile
 from tests.forked import ALLEARS, Server
@@ -127,6 +128,22 @@ def as_ranks(forked: Callable[..., Forked]) -> Callable[..., list[tuple[int, str
         return [(rank.wait(), rank.stderr.read_text()) for rank in ranks]
 
     return started
+
+
+def ranks_of(launcher: int) -> list[psutil.Process]:
+    """The ranks below a launcher, in their order: children of its fork server."""
+    found = []
+    for child in psutil.Process(launcher).children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            if child.ppid() != launcher and child.status() != psutil.STATUS_ZOMBIE:
+                found.append(child)
+    return sorted(found, key=lambda child: child.pid)
+
+
+@pytest.fixture(scope="session")
+def ranks() -> Callable[[int], list[psutil.Process]]:
+    """See `ranks_of`."""
+    return ranks_of
 
 
 def prepared(folder: Path, utterances: int, **how: Any) -> Path:

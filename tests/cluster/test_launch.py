@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
@@ -10,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,16 +20,18 @@ from allears.audit import audit
 from allears.training.checkpoint import checkpoints, load_position
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
+RanksOf = Callable[[int], list[psutil.Process]]
 QUIET = ("training.validate_hours=0.005", "training.average=false", "training.tensorboard=false")
 
 
 class Launched:
     """``allears launch`` in the background."""
 
-    def __init__(self, process: subprocess.Popen[str], run: Path) -> None:
+    def __init__(self, process: subprocess.Popen[str], run: Path, ranks_of: RanksOf) -> None:
         self.process = process
+        self.ranks_of = ranks_of
         self.run = run
 
     def digests(self) -> list[dict[str, str]]:
@@ -42,17 +44,12 @@ class Launched:
     def wait_until(self, reached: Callable[[], object]) -> None:
         deadline = time.monotonic() + 90
         while not reached():
-            assert self.process.poll() is None and time.monotonic() < deadline
+            assert self.process.poll() is None
+            assert time.monotonic() < deadline
             time.sleep(0.01)
 
     def ranks(self) -> list[psutil.Process]:
-        """The ranks in their order: children of the fork server."""
-        found = []
-        for child in psutil.Process(self.process.pid).children(recursive=True):
-            with contextlib.suppress(psutil.Error):
-                if child.ppid() != self.process.pid:
-                    found.append(child)
-        return sorted(found, key=lambda one: one.pid)
+        return self.ranks_of(self.process.pid)
 
     def end(self) -> tuple[int, str]:
         """Exit code and what was said, within a minute and a half."""
@@ -61,7 +58,7 @@ class Launched:
 
 
 @pytest.fixture
-def launched(dataset: Path, tmp_path: Path) -> Iterator[Callable[..., Launched]]:
+def launched(dataset: Path, tmp_path: Path, ranks: RanksOf) -> Iterator[Callable[..., Launched]]:
     """Starts launches that are killed at the end of the test."""
     started: list[Launched] = []
 
@@ -77,7 +74,7 @@ def launched(dataset: Path, tmp_path: Path) -> Iterator[Callable[..., Launched]]
             stderr=subprocess.PIPE,
             text=True,
         )
-        started.append(Launched(process, run))
+        started.append(Launched(process, run, ranks))
         return started[-1]
 
     yield start

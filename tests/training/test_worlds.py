@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import psutil
 import pytest
 
 from allears.training.checkpoint import checkpoints
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from pathlib import Path
 
     Background = Callable[..., Any]
+    Ranks = Callable[[int], list[psutil.Process]]
     Command = Callable[..., subprocess.CompletedProcess[str]]
 
 
@@ -31,18 +31,6 @@ def losses(run: Path) -> dict[int, float]:
 def train(command: Command, dataset: Path, run: Path, *more: object, **how: Any) -> dict[str, Any]:
     done = command("train", "tiny", f"dataset={dataset}", "--out", run, "--json", *more, **how)
     return json.loads(done.stdout.splitlines()[-1]) if not how.get("fails") else {"stderr": done.stderr}
-
-
-def children(process: int) -> list[int]:
-    found = subprocess.run(["ps", "-o", "pid=", "--ppid", str(process)], capture_output=True, text=True, check=False)
-    return [int(word) for word in found.stdout.split()]
-
-
-def gone(process: int) -> bool:
-    try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except OSError:
-        return True
 
 
 @pytest.fixture(scope="module")
@@ -96,34 +84,31 @@ def test_a_finished_run_says_so_and_does_nothing(
 
 @pytest.mark.case("lhotse #1459")
 def test_a_killed_rank_is_named_and_takes_all_with_it(
-    background: Background, dataset: Path, small: Sequence[str], tmp_path: Path
+    background: Background, ranks: Ranks, dataset: Path, small: Sequence[str], tmp_path: Path
 ) -> None:
     run = tmp_path / "run"
     with background(dataset, run, *small, "training.steps=10000", "--processes", "2") as training:
         training.wait_for_steps(2)
-        ranks = children(training.process.pid)
-        assert len(ranks) == 2
-        os.kill(ranks[1], signal.SIGKILL)
+        below = ranks(training.process.pid)
+        assert len(below) == 2
+        below[1].kill()
         began = time.monotonic()
         assert training.process.wait(timeout=30) == 1
         assert time.monotonic() - began < 10
     last = training.said().splitlines()[-1]
     assert "rank 1" in last
     assert "SIGKILL" in last
-    assert all(gone(rank) for rank in ranks)
+    assert not psutil.wait_procs(below, timeout=3)[1]
 
 
 def test_ranks_do_not_outlive_the_command_that_started_them(
-    background: Background, dataset: Path, small: Sequence[str], tmp_path: Path
+    background: Background, ranks: Ranks, dataset: Path, small: Sequence[str], tmp_path: Path
 ) -> None:
     run = tmp_path / "run"
     with background(dataset, run, *small, "training.steps=10000", "--processes", "2") as training:
         training.wait_for_steps(2)
-        ranks = children(training.process.pid)
-    deadline = time.monotonic() + 10
-    while time.monotonic() < deadline and not all(gone(rank) for rank in ranks):
-        time.sleep(0.05)
-    assert all(gone(rank) for rank in ranks)
+        below = ranks(training.process.pid)
+    assert not psutil.wait_procs(below, timeout=10)[1]
 
 
 def test_a_loss_that_is_not_finite_stops_all_ranks_and_names_the_utterances(
