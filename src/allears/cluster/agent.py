@@ -190,7 +190,8 @@ class Agent(SimpleElasticAgent):
 
     def _failed(self, failure: Failure) -> RunResult:
         """Count, say what comes now, and let the engine do it."""
-        step = max((pulse.step for pulse in self._watch.pulses() if pulse.step is not None), default=-1)
+        heard = [pulse.step for pulse in self._watch.pulses() if pulse.step is not None]
+        step = max([failure.step, *heard])
         if step > self._furthest:
             self._furthest, self._remaining_restarts = step, self._worker_group.spec.max_restarts
         if failure.final or self.asked:

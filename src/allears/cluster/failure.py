@@ -38,6 +38,7 @@ class Failure:
         trace: its traceback; empty where the sentence says all.
         caused: whether it was only left by another one, whose failure is the cause.
         final: whether starting again would come to the same.
+        step: plan step that it was in; -1 outside of steps.
     """
 
     rank: int
@@ -48,6 +49,7 @@ class Failure:
     trace: str = ""
     caused: bool = False
     final: bool = False
+    step: int = -1
 
     def told(self) -> str:
         """All of it, as it is shown."""
@@ -74,6 +76,7 @@ def failed(rank: int, error: BaseException) -> Failure:
         "" if known and DEBUG not in os.environ else "".join(traceback.format_exception(error)),
         caused=_lost_others(error),
         final=isinstance(error, SettingsError | TrainingError) or (known and pulse.step is None),
+        step=-1 if pulse.step is None else pulse.step,
     )
 
 
