@@ -5,13 +5,14 @@ In a terminal progress is one line that moves; elsewhere it is a plain line now 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 import time
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from types import TracebackType
     from typing import TextIO
 
@@ -31,9 +32,14 @@ def say(text: str) -> None:
         print(text, file=file, flush=True)
 
 
-def keep(file: TextIO) -> None:
-    """Let all notes from now on be in ``file`` too."""
-    _kept[:] = [file]
+@contextlib.contextmanager
+def kept_in(file: TextIO) -> Iterator[None]:
+    """While in here, all notes are in ``file`` too."""
+    _kept.append(file)
+    try:
+        yield
+    finally:
+        _kept.remove(file)
 
 
 def show(text: str) -> None:

@@ -25,6 +25,7 @@ from allears.reporting import say
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
 
     from torch.distributed import Store  # type: ignore[attr-defined]  # its stub does not list it
 
@@ -145,7 +146,7 @@ def pulse_key(rank: int) -> str:
     return f"pulse/{rank}"
 
 
-def start(rank: int, store: Store | None, stall_seconds: float) -> None:
+def start(rank: int, store: Store | None, stall_seconds: float, stacks: Path | None = None) -> None:
     """Let this process be watched from now on.
 
     Args:
@@ -154,10 +155,13 @@ def start(rank: int, store: Store | None, stall_seconds: float) -> None:
         stall_seconds: at one and a half times that without a move this process ends, so that whoever watches all
             ranks, and knows more, comes first. A rank that waits for others is left to the collective's own timeout:
             they are the cause.
+        stacks: file that gets the stacks of all threads at SIGUSR2; stderr if none is named.
     """
     global _rank  # noqa: PLW0603
     _rank = rank
-    faulthandler.register(signal.SIGUSR2, _STDERR, all_threads=True)
+    # Never closed: a signal may come at any time.
+    file = _STDERR if stacks is None else os.open(stacks, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    faulthandler.register(signal.SIGUSR2, file, all_threads=True)
     threading.Thread(target=_guard, args=(1.5 * stall_seconds,), name="guard", daemon=True).start()
     if store is not None:
         threading.Thread(target=_share, args=(store,), name="pulse", daemon=True).start()

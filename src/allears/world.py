@@ -14,6 +14,7 @@ from typing import Any, TypeVar, cast
 import torch
 import torch.distributed as dist
 
+from allears import watching
 from allears.errors import SettingsError
 from allears.processes import RENDEZVOUS, THREADS, keep_freed_memory
 from allears.stores import launchers
@@ -65,17 +66,21 @@ class World:
 class GroupWorld(World):
     """One process of a real group (gloo on CPUs, nccl on CUDA)."""
 
+    @watching.waiting()
     def sum(self, tensor: torch.Tensor) -> None:
         dist.all_reduce(tensor)
 
+    @watching.waiting()
     def barrier(self) -> None:
         dist.barrier()
 
+    @watching.waiting()
     def gather(self, value: T) -> list[T]:
         values: list[Any] = [None] * self.size
         dist.all_gather_object(values, value)
         return values
 
+    @watching.waiting()
     def from_leader(self, value: T) -> T:
         values: list[Any] = [value]
         dist.broadcast_object_list(values, src=0)

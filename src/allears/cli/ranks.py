@@ -24,9 +24,10 @@ def as_rank(stopped: int | None = None) -> Iterator[World]:
     import os
     import sys
     import traceback
+    from pathlib import Path
 
     from allears import stopping, watching
-    from allears.cluster.failure import FAILURES, failed, report
+    from allears.cluster.failure import FAILURES, failed, report, stacks_file
     from allears.errors import AllearsError
     from allears.processes import STALL, end_with_parent
     from allears.stores import launchers
@@ -37,7 +38,8 @@ def as_rank(stopped: int | None = None) -> Iterator[World]:
     stopping.listen(stopped, launched)
     rank, size = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
     try:
-        watching.start(rank, launchers(60.0), float(os.environ.get(STALL, "300")))
+        stacks = stacks_file(Path(os.environ[FAILURES]), rank) if launched else None
+        watching.start(rank, launchers(60.0), float(os.environ.get(STALL, "300")), stacks)
         world = start()
         yield world
     except BaseException as error:

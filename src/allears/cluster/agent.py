@@ -13,6 +13,7 @@ import os
 import signal
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -29,6 +30,7 @@ from allears.cluster.failure import (
     from_elsewhere,
     out_of_memory_kills,
     reported,
+    stacks_file,
 )
 from allears.cluster.forks import Forks
 from allears.cluster.logs import output_file
@@ -172,17 +174,19 @@ class Agent(SimpleElasticAgent):
         if 0 in codes and self._left_at is None:
             self._left_at = time.monotonic()
         late = self._left_at is not None and time.monotonic() - self._left_at > LEAVING_SECONDS
-        trouble = None
+        trouble, stacks = None, dict[int, str]()
         if late or any(code not in {None, 0} for code in codes):
             self.failure = self._cause(late)
         elif (trouble := self._watch.look()) is not None:
             self._watch.stacks()
-            self.failure = trouble.failure
-            say(trouble.table)
+            stacks = self._stacks()
+            self.failure = replace(trouble.failure, trace=stacks.pop(trouble.failure.rank, ""))
         else:
             return RunResult(WorkerState.HEALTHY)
         self.kill()
         self._tell(self.failure)
+        if trouble is not None:
+            say("\n".join([trouble.table, *(f"rank {rank}:\n{one}" for rank, one in stacks.items())]))
         return self._failed(self.failure)
 
     def _succeeded(self) -> RunResult:
@@ -225,10 +229,20 @@ class Agent(SimpleElasticAgent):
         return first
 
     def _ended(self, rank: int, code: int) -> Failure:
-        log = output_file(self._attempt, rank)
-        output = log.read_text(encoding="utf-8", errors="replace")[-4000:] if log.exists() else ""
         memory = out_of_memory_kills() > self._kills
-        return ended(rank, code, self._watch.pulse(rank), memory, output)
+        return ended(rank, code, self._watch.pulse(rank), memory, self._written(rank)[-4000:])
+
+    def _stacks(self) -> dict[int, str]:
+        """The stacks of those ranks of this machine that can answer."""
+        self._watch.stacks()
+        files = {rank: stacks_file(self._attempt, rank) for rank in self._ranks}
+        found = {rank: path.read_text(encoding="utf-8").rstrip() for rank, path in files.items() if path.exists()}
+        return {rank: text for rank, text in found.items() if text}
+
+    def _written(self, rank: int) -> str:
+        """What a rank of this machine has written; nothing of the first one, which writes to the terminal."""
+        log = output_file(self._attempt, rank)
+        return log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
 
     def _early(self) -> Failure | None:
         """A rank of this machine that left with success while others still needed it."""

@@ -80,6 +80,11 @@ def failed(rank: int, error: BaseException) -> Failure:
     )
 
 
+def stacks_file(folder: Path, rank: int) -> Path:
+    """Where a rank leaves the stacks of its threads for whoever started it."""
+    return folder / f"stacks-{rank}.txt"
+
+
 def report(failure: Failure) -> None:
     """Leave ``failure`` for whoever started this rank; nothing where nobody asked for one."""
     folder = os.environ.get(FAILURES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from datetime import datetime
@@ -9,9 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from allears.cluster.failure import FAILURES, host
-from allears.reporting import keep
+from allears.reporting import kept_in
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from allears.world import World
 
 
@@ -25,24 +28,27 @@ def output_file(folder: Path, rank: int) -> Path:
     return folder / f"rank-{rank}.log"
 
 
-def keep_log(run: Path, world: World) -> None:
+@contextlib.contextmanager
+def logged(run: Path, world: World) -> Iterator[None]:
     """Let this rank write into its log; the first one goes on writing to the terminal, and its notes are in both.
 
     Under other launchers, whose business output is, only the notes are kept.
     """
     path = log_file(run, world.rank)
     path.parent.mkdir(parents=True, exist_ok=True)
-    file = path.open("a", encoding="utf-8", buffering=1)
-    started = datetime.now().astimezone().isoformat(timespec="seconds")
-    file.write(f"--- {started} rank {world.rank} of {world.size} on {host()}, process {os.getpid()}\n")
-    before = output_file(Path(os.environ[FAILURES]), world.rank) if FAILURES in os.environ else None
-    if before is None or not before.exists():
-        keep(file)
-        return
-    sys.stdout.flush()
-    sys.stderr.flush()
-    file.write(before.read_text(encoding="utf-8", errors="replace"))
-    for stream in (sys.stdout, sys.stderr):
-        os.dup2(file.fileno(), stream.fileno())
-    before.unlink()
-    before.symlink_to(path.resolve())  # whoever started this rank still finds what it wrote
+    with path.open("a", encoding="utf-8", buffering=1) as file:
+        started = datetime.now().astimezone().isoformat(timespec="seconds")
+        file.write(f"--- {started} rank {world.rank} of {world.size} on {host()}, process {os.getpid()}\n")
+        before = output_file(Path(os.environ[FAILURES]), world.rank) if FAILURES in os.environ else None
+        if before is None or not before.exists():
+            with kept_in(file):
+                yield
+            return
+        sys.stdout.flush()
+        sys.stderr.flush()
+        file.write(before.read_text(encoding="utf-8", errors="replace"))
+        for stream in (sys.stdout, sys.stderr):
+            os.dup2(file.fileno(), stream.fileno())
+        before.unlink()
+        before.symlink_to(path.resolve())  # whoever started this rank still finds what it wrote
+        yield

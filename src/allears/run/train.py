@@ -14,7 +14,7 @@ import torch
 from allears import seeding, stopping, watching
 from allears.cluster.agreement import agree, versions
 from allears.cluster.environment import describe, device_name, remarks
-from allears.cluster.logs import keep_log
+from allears.cluster.logs import logged
 from allears.errors import CheckpointError, DataError
 from allears.evaluation import result
 from allears.evaluation.transcribe import hypotheses
@@ -75,7 +75,7 @@ def train(settings: RunSettings, run: Path, world: World) -> dict[str, Any]:
                 say(remark)
             checkpoint.set_damaged_aside(run)
         world.barrier()
-        keep_log(run, world)
+        stack.enter_context(logged(run, world))
         # What is wrong with these is said now, not after hours.
         checkpoint.check_settings(run, settings.model_dump(mode="json"), MAY_CHANGE)
         if settings.init_from is not None and not checkpoint.checkpoints(run):

@@ -116,8 +116,7 @@ class Stepper:
             compute = reduced - began - waited
             exchange.spend(work.places[0], data_seconds, compute)
             watching.move("exchange", work.planned.step)
-            with watching.waiting():
-                verdict = exchange.settle(self.world)
+            verdict = exchange.settle(self.world)
             settled = time.monotonic()
             waited += settled - reduced
             scale = self.scale.value
