@@ -166,6 +166,21 @@ def test_a_stopped_rank_is_named_and_replaced(launched: Callable[..., Launched],
     assert re.search(r"error: rank 1 on \S+ .*stopped", said)
 
 
+def test_when_nothing_moves_the_rank_that_does_not_wait_is_named_with_its_stacks(
+    launched: Callable[..., Launched], small: Sequence[str], tmp_path: Path
+) -> None:
+    """A disk that does not answer."""
+    path = patched(tmp_path / "patch", "if rank == '1' and epoch == 1: time.sleep(1000)")
+    options = ("--processes", "2", "--restarts", "0", "--stall-seconds", "3")
+    code, said = launched(*small, *QUIET, "training.steps=50", options=options, PYTHONPATH=path).end()
+    assert code == 1
+    stacks, _, rest = said.partition("error: rank 1")
+    assert "in example" in stacks
+    assert re.match(r" on \S+ \(step 10, data\): nothing has moved for \d s, and it does not wait for others", rest)
+    assert re.search(r"^rank +host +phase +step +seconds +utterances$", rest, re.MULTILINE)
+    assert re.search(r"^0 +\S+ +\w+ \(waits\) +10 ", rest, re.MULTILINE)
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_launch_that_is_asked_to_stop_saves(
     launched: Callable[..., Launched], small: Sequence[str], number: signal.Signals

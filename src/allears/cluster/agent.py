@@ -178,7 +178,6 @@ class Agent(SimpleElasticAgent):
         if late or any(code not in {None, 0} for code in codes):
             self.failure = self._cause(late)
         elif (trouble := self._watch.look()) is not None:
-            self._watch.stacks()
             stacks = self._stacks()
             self.failure = replace(trouble.failure, trace=stacks.pop(trouble.failure.rank, ""))
         else:
