@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from allears.stopping import STOPPED
 from proof.cases import check
 from proof.commands import PLACE, allears
-from proof.exact import newest
+from proof.exact import digests, newest
 from proof.launched import AGAIN, LOOK_SECONDS, Launched, attempts, lines, ranks, stepped, steps
 from proof.main_path import prepared
 from proof.rows import Measured, Row
@@ -66,18 +66,13 @@ def fresh(name: str) -> Path:
 
 
 @functools.cache
-def wanted() -> list[str]:
-    """Lines of digests of a run that nothing happens to."""
+def wanted() -> list[dict[str, str]]:
+    """Digests after each step of a run that nothing happens to."""
     out = fresh("whole")
     with Launched(out, settings()) as training:
         if (code := training.end(600)) != 0:
             raise RuntimeError(f"the uninterrupted run ended with {code}: {training.said()[-2000:]}")
     return digests(out)
-
-
-def digests(out: Path) -> list[str]:
-    """A line for each step: SHA-256 of all weights, buffers and tensors of the optimiser."""
-    return (out / "digests.jsonl").read_text(encoding="utf-8").splitlines()
 
 
 def same(out: Path) -> tuple[bool, str]:
@@ -270,7 +265,7 @@ def disagreeing() -> tuple[bool, str]:
     right = all(len(errors) == 1 and cause.search(errors[0]) for errors in said)
     again = AGAIN in one.said() + other.said()
     return right and seconds <= 15 and not again and 0 not in codes, (
-        f"{' / '.join(errors[0] if errors else 'nothing is said' for errors in said)} ({seconds:.1f} s after the start; "
+        f"{' / '.join(errors[0] if errors else 'nothing is said' for errors in said)} ({seconds:.1f} s after start; "
         f"started again: {again}; exit {codes[0]} and {codes[1]})"
     )
 
