@@ -77,7 +77,7 @@ class Launched:
         """All that the launcher and the first rank have written."""
         return self._output.read_text(encoding="utf-8", errors="replace")
 
-    def until(self, reached: Callable[[], T], seconds: float = 60.0) -> T:
+    def until(self, reached: Callable[[], T], seconds: float = 120.0) -> T:
         """Wait for something true.
 
         Raises:
@@ -96,7 +96,7 @@ class Launched:
         """Wait until ``count`` steps have been taken since ``before`` were the lines of the run."""
         self.until(lambda: stepped(self.run, before) >= count)
 
-    def end(self, seconds: float = 60.0) -> int:
+    def end(self, seconds: float = 120.0) -> int:
         """Wait for the exit code.
 
         Raises:
@@ -112,6 +112,11 @@ class Launched:
         with open(f"/proc/{self.process.pid}/status", encoding="ascii") as status:  # noqa: PTH123
             mask = next(int(line.split()[1], 16) for line in status if line.startswith("SigCgt"))
         return bool(mask >> (number - 1) & 1)
+
+    def serves(self, port: int) -> bool:
+        """Whether the launcher listens at ``port``."""
+        connections = psutil.Process(self.process.pid).net_connections("tcp")
+        return any(one.status == psutil.CONN_LISTEN and one.laddr.port == port for one in connections)
 
     def left(self) -> list[str]:
         """Command lines of processes that it has started and that are still there, ranks too: they inherit its mark."""

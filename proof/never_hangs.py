@@ -88,7 +88,7 @@ def complete(out: Path) -> bool:
     return bool(found["complete"]) and found["epochs"] > 0
 
 
-def taken_up(training: Launched, attempt: int, size: int | None = None, seconds: float = 60.0) -> None:
+def taken_up(training: Launched, attempt: int, size: int | None = None, seconds: float = 120.0) -> None:
     """Wait for the first step of an attempt later than ``attempt``, on ``size`` ranks if that is told."""
     run, before = training.run, None
 
@@ -180,6 +180,7 @@ def resized() -> Measured:
             told.append(f"a rank of {size} killed: {kill(random.choice(ranks(out)), first):.1f} s")
 
         first = machine("first")
+        first.until(lambda: first.serves(port))  # of several on one machine, whoever is first serves
         others = [machine(f"early-{number}") for number in range(3)]
         taken_up(first, 0, 4)
         a_rank_dies(4)
