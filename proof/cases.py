@@ -53,7 +53,7 @@ class Held:
 
 @dataclass(frozen=True)
 class Found:
-    """All rows, pytest's last line, and sources that are marked but stand in no row."""
+    """All rows, pytest's last line, and sources that are marked but stand in no row (known where all tests were run)."""
 
     rows: list[Held]
     said: str
@@ -88,7 +88,7 @@ def check(*sections: str, run: bool = True, tests: Path = ROOT / "tests") -> Fou
     """Run the marked tests, or with ``run`` false just collect them, and say what they come to for each row.
 
     Args:
-        sections: whose rows are told of; none means all.
+        sections: whose rows are told of, and whose tests are run; none means all.
         run: whether the tests are run.
         tests: where they are.
 
@@ -96,16 +96,18 @@ def check(*sections: str, run: bool = True, tests: Path = ROOT / "tests") -> Fou
         RuntimeError: the tests could not be collected.
     """
     rows = cases(TABLES.read_text(encoding="utf-8"))
+    chosen = [row for row in rows if not sections or row.section in sections]
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "outcomes.json"
         command = [sys.executable, "-m", "pytest", "-q", "-m", "case", "-p", "proof.case_plugin", f"--cases={out}"]
+        command += [f"--case={row.source}" for row in chosen if sections]
         command += [str(tests), *([] if run else ["--collect-only"])]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
         if done.returncode not in {0, 1}:  # 1: some tests failed
             raise RuntimeError(f"pytest left with {done.returncode}\n{done.stdout}\n{done.stderr}")
         outcomes: dict[str, dict[str, str]] = json.loads(out.read_text(encoding="utf-8"))
     known = {row.source for row in rows}
-    told = [Held(row, outcomes.get(row.source, {})) for row in rows if not sections or row.section in sections]
+    told = [Held(row, outcomes.get(row.source, {})) for row in chosen]
     return Found(told, done.stdout.splitlines()[-1].strip("= "), sorted(set(outcomes) - known))
 
 
