@@ -53,7 +53,7 @@ class Held:
 
 @dataclass(frozen=True)
 class Found:
-    """All rows, pytest's last line, and sources that are marked but stand in no row (known where all tests were run)."""
+    """All rows, pytest's last line, and sources that are marked but stand in no row, of those that were run."""
 
     rows: list[Held]
     said: str
