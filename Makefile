@@ -24,7 +24,7 @@ demo: setup
 	$(BIN)/allears demo --json
 
 test: setup
-	$(BIN)/python -m pytest -q
+	$(BIN)/python -m pytest -q --numprocesses 2 --dist loadfile
 
 check: setup
 	$(BIN)/ruff format --check .
