@@ -20,7 +20,7 @@ def launch(
     SIGTERM, SIGUSR1 (as schedulers send them) and Ctrl-C: all ranks save after their step; exit code 75 says that the
     same command goes on there.
 
-    Example: allears launch --processes 8 -- train base dataset=data/libri --out runs/libri
+    Example: allears launch --processes 8 -- train small dataset=data/libri --out runs/libri
     """
     from allears.cluster.launch import Launch, bounds, processes_here
     from allears.cluster.launch import launch as launch_ranks
