@@ -284,12 +284,12 @@ class Phase:
     Attributes:
         name: of the phase.
         reached: whether it has begun.
-        lasts: whether it goes on, asked once the signal has been sent.
+        lasts: whether it goes on, asked once the signal has been sent; a save is over too soon to ask.
     """
 
     name: str
     reached: Callable[[Launched], bool]
-    lasts: Callable[[Launched], bool]
+    lasts: Callable[[Launched], bool] = lambda _: True
 
 
 def phases(number: signal.Signals, total: int) -> list[Phase]:
@@ -311,8 +311,8 @@ def phases(number: signal.Signals, total: int) -> list[Phase]:
         Phase("the probe", lambda it: PREPARED in it.said(), lambda it: not (it.run / "probe.json").exists()),
         Phase("a step", lambda it: steps_of(it) >= 3, lambda it: steps_of(it) < VALIDATED),
         Phase("validation", lambda it: steps_of(it) == due, lambda it: "validation" not in lines(it.run)[-1]),
-        Phase("a save", saves, saves),
-        Phase("the last save", last_save, last_save),
+        Phase("a save", saves),
+        Phase("the last save", last_save),
     ]
 
 
