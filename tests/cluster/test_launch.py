@@ -103,14 +103,15 @@ def patched(folder: Path, body: str) -> str:
 
 
 def test_killed_ranks_start_again_by_themselves_and_nothing_changes(
-    launched: Callable[..., Launched], long: Sequence[str], uninterrupted: Path
+    launched: Callable[..., Launched], long: Sequence[str], uninterrupted: Path, tmp_path: Path
 ) -> None:
-    training = launched(*long, *QUIET)
+    training = launched(*long, *QUIET, PYTHONPATH=patched(tmp_path / "patch", "time.sleep(0.02)"))
     training.wait_for_steps(4)
-    before = training.ranks()
+    before, taken = training.ranks(), len(training.digests())
     before[1].kill()
     training.wait_until(lambda: len(training.ranks()) == 2 and training.ranks() != before)
-    training.wait_for_steps(9)
+    training.wait_for_steps(taken + 3)
+    time.sleep(0.6)  # a rank says what it does each half second
     training.ranks()[0].send_signal(signal.SIGKILL)
     code, said = training.end()
     assert code == 0, said

@@ -194,7 +194,7 @@ class Agent(SimpleElasticAgent):
     def _failed(self, failure: Failure) -> RunResult:
         """Count, say what comes now, and let the engine do it."""
         heard = [pulse.step for pulse in self._watch.pulses() if pulse.step is not None]
-        step = max([failure.step, *heard])
+        step = max([failure.step, *heard, *(one.step for one in reported(self._attempt))])
         if step > self._furthest:
             self._furthest, self._remaining_restarts = step, self._worker_group.spec.max_restarts
         if failure.final or self.asked:
