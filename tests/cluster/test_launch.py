@@ -155,6 +155,21 @@ def test_a_rank_that_leaves_early_is_named(
     assert re.search(r"error: rank 1 on \S+ \(.*\): it left with exit code 0 before the others", said), said
 
 
+def test_a_rank_that_aborts_when_another_is_killed_is_not_the_cause(
+    launched: Callable[..., Launched], small: Sequence[str]
+) -> None:
+    training = launched(
+        *small, *QUIET, "training.steps=400", "training.digests=true", options=("--processes", "2", "--restarts", "0")
+    )
+    training.wait_for_steps(2)
+    first, second = training.ranks()
+    second.kill()
+    first.send_signal(signal.SIGABRT)
+    code, said = training.end()
+    assert code == 1
+    assert re.search(r"error: rank 1 on \S+ \(.*\): it was killed by SIGKILL", said), said
+
+
 def test_a_stopped_rank_is_named_and_replaced(launched: Callable[..., Launched], small: Sequence[str]) -> None:
     training = launched(*small, *QUIET, "training.steps=30", "training.digests=true", "training.save_every=3")
     training.wait_for_steps(4)
