@@ -214,9 +214,7 @@ class Agent(SimpleElasticAgent):
         while True:
             found = reported(self._attempt)
             known = {failure.rank for failure in found}
-            codes = zip(self._ranks, self._forks.codes(), strict=True)
-            # gloo's own threads abort, within milliseconds, where another rank was lost: such a rank is looked at last.
-            for rank, code in sorted(codes, key=lambda one: one[1] == -signal.SIGABRT):
+            for rank, code in zip(self._ranks, self._forks.codes(), strict=True):
                 # One that is gone without a word, or left while others wait for it, is why these have lost it.
                 if rank not in known and (code not in {None, 0} or (code == 0 and late)):
                     found.append(self._ended(rank, code or 0))

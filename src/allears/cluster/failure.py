@@ -124,7 +124,9 @@ def ended(rank: int, code: int, pulse: Pulse | None, memory: bool, output: str) 
     else:
         how = f"left with exit code {code} without a word of its own"
     where = "" if pulse is None else str(pulse)
-    return Failure(rank, host(), time.time(), f"it {how}.", where, output if code > 0 else "")
+    # gloo's own threads abort where another rank is lost.
+    caused = code == -signal.SIGABRT
+    return Failure(rank, host(), time.time(), f"it {how}.", where, output if code > 0 else "", caused)
 
 
 def out_of_memory_kills() -> int:
