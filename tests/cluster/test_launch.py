@@ -170,6 +170,17 @@ def test_a_rank_that_aborts_when_another_is_killed_is_not_the_cause(
     assert re.search(r"error: rank 1 on \S+ \(.*\): it was killed by SIGKILL", said), said
 
 
+def test_a_killed_fork_server_is_named_and_replaced(launched: Callable[..., Launched], small: Sequence[str]) -> None:
+    training = launched(*small, *QUIET, "training.steps=20", "training.digests=true")
+    training.wait_for_steps(2)
+    server = training.ranks()[0].parent()
+    assert server is not None
+    server.kill()
+    code, said = training.end()
+    assert code == 0, said
+    assert re.search(r"error: rank \d on \S+ \(.*\): it was lost with the process that ranks are forked from", said)
+
+
 def test_a_stopped_rank_is_named_and_replaced(launched: Callable[..., Launched], small: Sequence[str]) -> None:
     training = launched(*small, *QUIET, "training.steps=30", "training.digests=true", "training.save_every=3")
     training.wait_for_steps(4)

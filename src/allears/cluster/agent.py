@@ -51,6 +51,9 @@ LEAVING_SECONDS = 10.0
 SETTLING_SECONDS = 0.1
 """How long to wait, once a rank has failed, for the word or the exit code of the one that it followed from."""
 
+ELSEWHERE_SECONDS = 1.0
+"""How long to wait for the agent of another machine to say what has failed there."""
+
 SILENT_SECONDS = 8.0
 """How long nothing at all may be heard from a rank that does not compute either."""
 
@@ -222,10 +225,8 @@ class Agent(SimpleElasticAgent):
                 break
             time.sleep(0.01)
         first = cause(found)
-        if first is None or first.caused:
-            first = self._elsewhere() or self._early() or first
         assert first is not None
-        return first
+        return (self._elsewhere() or self._early() or self._lost(first)) if first.caused else first
 
     def _ended(self, rank: int, code: int) -> Failure:
         memory = out_of_memory_kills() > self._kills
@@ -250,11 +251,21 @@ class Agent(SimpleElasticAgent):
         return next((self._ended(rank, code) for rank, code in codes.items() if code == 0), None)
 
     def _elsewhere(self) -> Failure | None:
-        """What the agent of another machine says is the cause."""
+        """What the agent of another machine says is the cause; it may have seen it a moment later."""
+        until = time.monotonic() + (ELSEWHERE_SECONDS if self._size > len(self._ranks) else 0.0)
         with contextlib.suppress(RuntimeError):
+            while not self._meeting.check([_FAILURE]) and time.monotonic() < until:
+                time.sleep(0.05)
             if self._meeting.check([_FAILURE]):
                 return from_elsewhere(self._meeting.get(_FAILURE).decode())
         return None
+
+    def _lost(self, first: Failure) -> Failure:
+        """``first`` follows from a loss that nobody tells of: where there are other machines, it is one of them."""
+        if self._size == len(self._ranks):
+            return first
+        message = "it has lost a rank of another machine, of which nothing is heard: that machine, or the way to it"
+        return replace(first, message=f"{message}, is gone.", trace="")
 
     def _tell(self, failure: Failure) -> None:
         say(failure.told())

@@ -25,6 +25,10 @@ FAILURES = "ALLEARS_FAILURES"
 """Folder for `Failure` files, set by whoever starts the ranks."""
 
 
+FORK_SERVER_GONE = 255
+"""What `multiprocessing` says of a rank whose fork server has ended."""
+
+
 @dataclass(frozen=True, slots=True)
 class Failure:
     """What one rank failed of.
@@ -117,6 +121,8 @@ def ended(rank: int, code: int, pulse: Pulse | None, memory: bool, output: str) 
     """
     if code == 0:
         how = "left with exit code 0 before the others"
+    elif code == FORK_SERVER_GONE:
+        how = "was lost with the process that ranks are forked from, which something has killed"
     elif code < 0:
         how = f"was killed by {signal.Signals(-code).name}"
         if -code == signal.SIGKILL and memory:

@@ -209,10 +209,11 @@ class _Courier:
     def __init__(self, device: torch.device) -> None:
         self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
         self._thread = ThreadPoolExecutor(1, "reduction", torch.set_num_threads, (1,)) if self._stream is None else None
+        self._failed: Exception | None = None
 
     def carry(self, reduce: Reduce, flat: Tensor) -> Future[None]:
         if self._thread is not None:
-            return self._thread.submit(reduce, flat)
+            return self._thread.submit(self._one, reduce, flat)
         assert self._stream is not None
         self._stream.wait_stream(torch.cuda.current_stream())
         done: Future[Any] = Future()
@@ -220,6 +221,16 @@ class _Courier:
             reduce(flat)
         done.set_result(None)
         return done
+
+    def _one(self, reduce: Reduce, flat: Tensor) -> None:
+        """Reduce, unless an earlier bucket has failed: another rank would take this one for that."""
+        if self._failed is not None:
+            raise self._failed
+        try:
+            reduce(flat)
+        except Exception as error:
+            self._failed = error
+            raise
 
     def join(self) -> None:
         """Let what follows on the device wait for what was carried."""
