@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -261,6 +262,43 @@ def test_no_rank_outlives_a_killed_launcher(launched: Callable[..., Launched], s
     assert len(below) >= 3
     training.process.kill()
     assert not psutil.wait_procs(below, timeout=3)[1]
+
+
+def test_launchers_that_meet_go_on_when_one_is_lost(
+    launched: Callable[..., Launched], small: Sequence[str], tmp_path: Path
+) -> None:
+    """Two machines, on this one."""
+    with socket.create_server(("localhost", 0)) as free:
+        options = ("--machines", "1:2", "--meet", f"localhost:{free.getsockname()[1]}")
+    slowly = patched(tmp_path / "patch", "time.sleep(0.03)")
+    one, other = (
+        launched(
+            *small,
+            *QUIET,
+            "training.steps=30",
+            "training.save_every=2",
+            "training.digests=true",
+            options=options,
+            PYTHONPATH=slowly,
+        )
+        for _ in range(2)
+    )
+    log = one.run / "logs" / "rank-1.log"
+    one.wait_until(lambda: log.exists() and " of 2 on " in log.read_text())
+    one.wait_for_steps(len(one.digests()) + 3)
+    lost, left = (other, one) if serves(one, options[-1]) else (one, other)
+    lost.process.kill()
+    code, said = left.end()
+    assert code == 0, said
+    assert re.search(r"error: rank \d on \S+ \(.*\): it has lost a rank of another machine", said), said
+    assert not audit(one.run).problems
+
+
+def serves(launcher: Launched, meet: str) -> bool:
+    """Whether it is the launcher at whose port they meet."""
+    port = int(meet.rpartition(":")[2])
+    found = psutil.Process(launcher.process.pid).net_connections("tcp")
+    return any(one.status == psutil.CONN_LISTEN and one.laddr.port == port for one in found)
 
 
 @pytest.mark.parametrize(
