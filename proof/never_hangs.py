@@ -331,7 +331,7 @@ def asked(phase: Phase, number: signal.Signals, out: Path, total: int) -> tuple[
     """Start a run, or go on with it, and send a signal in one phase."""
     before = len(steps(out))
     with Launched(out, settings(total)) as training:
-        training.until(lambda: phase.reached(training))
+        training.until(lambda: training.hears(number) and phase.reached(training))
         training.process.send_signal(number)
         sent, met = time.monotonic(), phase.lasts(training)
         code = training.end()
