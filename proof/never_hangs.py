@@ -133,7 +133,9 @@ def killed(processes: int) -> tuple[bool, str]:
         code = training.end(300)
         said = training.said()
     told = re.findall(r"^error: rank (\d+) on \S+(?: \((.*)\))?: it was killed by SIGKILL", said, re.MULTILINE)
-    phases = Counter(re.sub(r"^step \d+, |, utterances .*|step \d+$", "", where) or "not told" for _, where in told)
+    phases = Counter(
+        re.sub(r"^last heard: |step \d+, |, utterances .*|step \d+$", "", where) or "not told" for _, where in told
+    )
     named = [int(rank) for rank, _ in told] == victims
     restarts = said.count(AGAIN)
     median, worst = statistics.median(seconds), max(seconds)

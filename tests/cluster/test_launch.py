@@ -153,7 +153,7 @@ def test_a_rank_that_leaves_early_is_named(
     training = launched(*small, *QUIET, "training.steps=8", PYTHONPATH=path)
     code, said = training.end()
     assert code == 0, said
-    assert re.search(r"error: rank 1 on \S+ \(.*\): it left with exit code 0 before the others", said), said
+    assert re.search(r"error: rank 1 on \S+(?: \(.*\))?: it left with exit code 0 before the others", said), said
 
 
 def test_a_rank_that_aborts_when_another_is_killed_is_not_the_cause(
@@ -169,6 +169,35 @@ def test_a_rank_that_aborts_when_another_is_killed_is_not_the_cause(
     code, said = training.end()
     assert code == 1
     assert re.search(r"error: rank 1 on \S+ \(.*\): it was killed by SIGKILL", said), said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("train", "nosuch"), "nosuch"),
+        (("train", "tiny", "model.nosuch=3"), "model.nosuch"),
+        (("train",), "Missing argument"),
+        (("train", "tiny", "--processes", "2"), "--processes belongs to launch"),
+        (("evaluate", "run"), "launch runs train, not evaluate"),
+    ],
+)
+def test_a_wrong_command_is_said_once_and_not_started(
+    command: Callable[..., subprocess.CompletedProcess[str]], arguments: Sequence[str], said: str
+) -> None:
+    done = command("launch", "--processes", 2, *arguments, fails=True)
+    assert done.stderr.count(said) == 1
+    assert "starting again" not in done.stderr
+
+
+def test_a_signal_to_all_processes_at_once_saves(launched: Callable[..., Launched], small: Sequence[str]) -> None:
+    training = launched(*small, *QUIET, "training.steps=400", "training.digests=true")
+    training.wait_for_steps(3)
+    for process in [*psutil.Process(training.process.pid).children(recursive=True), training.process]:
+        process.send_signal(signal.SIGTERM)
+    code, said = training.end()
+    assert code == 75, said
+    step = load_position(checkpoints(training.run)[-1]).step
+    assert len(training.digests()) == step
 
 
 def test_a_killed_fork_server_is_named_and_replaced(launched: Callable[..., Launched], small: Sequence[str]) -> None:
@@ -309,6 +338,8 @@ def serves(launcher: Launched, meet: str) -> bool:
         (("--machines", "two"), "--machines must be N or FEWEST:MOST, such as 2 or 1:4, not 'two'"),
         (("--machines", "3:2", "--meet", "a:1"), "--machines must be N or FEWEST:MOST, such as 2 or 1:4, not 3:2"),
         (("--machines", "2"), "--machines needs --meet HOST:PORT"),
+        (("--stall-seconds", "0"), "--stall-seconds must be above 0, such as 300, not 0"),
+        (("--processes", "32"), "32 processes cannot share 4 micro-batches"),
         (("--machines", "2", "--meet", "here"), "--meet must be HOST:PORT, such as gpu1:29400, not here"),
         (("--machines", "2", "--meet", "no.such.host:1"), "--meet no.such.host:1: the host is not known here"),
     ],

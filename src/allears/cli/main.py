@@ -56,7 +56,9 @@ def _interruptible(command: Callable[..., None]) -> Callable[..., None]:
 
 
 for _command in (demo, synthesize, prepare, tokenizer, train, launch, evaluate, transcribe, average, parity):
-    app.command()(_interruptible(_command))
+    # What follows the command that launch starts is that command's own.
+    _own = {"allow_interspersed_args": _command is not launch}
+    app.command(context_settings=_own)(_interruptible(_command))
 
 _inspect = typer.Typer(no_args_is_help=True, help="Pictures of an utterance, of a step, of runs; the records of a run.")
 for _view in (utterance, batch, run, ledger, quarantine):

@@ -6,8 +6,12 @@ import os
 import signal
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from allears.run.settings import RunSettings
 
 
 def train(
@@ -26,30 +30,29 @@ def train(
 
     Example: allears train tiny dataset=data/libri --out runs/first --processes 2
     """
-    from allears.run.settings import RunSettings
-    from allears.settings import build, origins, overridden, read
+    from allears.cluster.launch import Launch, launch, launched, warm
 
-    given = overrides or []
-    given = [f"train.{item}" if item.startswith("dataset=") else item for item in given]
-    values = overridden(read(config), given)
-    settings = build(RunSettings, values, config)
+    starts = processes != 1 and not launched() and not show
+    if starts:
+        how = Launch(processes)
+        warm()  # what starts ranks imports while the settings are read
+    given, values, settings = resolved(config, overrides)
     if show:
         from allears.reporting import show as show_line
+        from allears.settings import origins
 
         for name, value, origin in origins(settings, values, given, config):
             show_line(f"{name:<44} {value!s:<28} {origin}")
         return
-    from allears.cluster.launch import Launch, launch, launched
-
     folder = out or Path("runs") / Path(config).stem
-    if processes != 1 and not launched():
+    if starts:
         from allears.loading.plan import subtrees
         from allears.run.outcome import recall_outcome
 
         subtrees(settings.plan.micro_batches, processes)  # whether there is one for each is said before they start
         arguments = ["train", config, *given, "--out", str(folder), *(["--json"] if as_json else [])]
         if recall_outcome(settings, folder) is None:  # else one process is enough to tell it
-            sys.exit(launch(arguments, Launch(processes)))
+            sys.exit(launch(arguments, how))
     from allears.cli.ranks import as_rank
     from allears.cluster.failure import FAILURES
     from allears.processes import PART
@@ -66,4 +69,14 @@ def train(
             if as_json:
                 show_json(outcome)
     if outcome["stopped"] and (not launched() or FAILURES in os.environ):  # another launcher would start it again
-        sys.exit(128 + signal.SIGINT if by() == signal.SIGINT else STOPPED)
+        sys.exit(128 + signal.SIGINT if by() == signal.SIGINT and not launched() else STOPPED)
+
+
+def resolved(config: str, overrides: list[str] | None) -> tuple[list[str], dict[str, Any], RunSettings]:
+    """The overrides in full, the values that they and the config give, and the settings that these make."""
+    from allears.run.settings import RunSettings
+    from allears.settings import build, overridden, read
+
+    given = [f"train.{item}" if item.startswith("dataset=") else item for item in overrides or []]
+    values = overridden(read(config), given)
+    return given, values, build(RunSettings, values, config)

@@ -32,7 +32,7 @@ from allears.cluster.failure import (
     reported,
     stacks_file,
 )
-from allears.cluster.forks import Forks
+from allears.cluster.forks import Forks, swept
 from allears.cluster.logs import output_file
 from allears.cluster.watch import Watch
 from allears.processes import RENDEZVOUS, STALL
@@ -71,6 +71,7 @@ class Agent(SimpleElasticAgent):
         code: the exit code after a signal.
 
     Attributes:
+        attempts: how many have been started.
         asked: the signal that asked to stop; 0 while none has.
         stopped: whether ranks have stopped because they were asked to.
         failure: what ended the last attempt that failed.
@@ -90,7 +91,7 @@ class Agent(SimpleElasticAgent):
         self._address = address
         self._stall_seconds = stall_seconds
         self._folder = tempfile.TemporaryDirectory(prefix="allears-")
-        self._attempts = 0
+        self.attempts = 0
         self._forks: Forks | None = None
         self._furthest = -1
         self.asked = 0
@@ -105,6 +106,7 @@ class Agent(SimpleElasticAgent):
         if self._forks is None or (self.asked and number == signal.SIGINT):
             self.kill()
             self._folder.cleanup()
+            swept()
             os._exit(self._code(self.asked or number))
         self.asked = self.asked or number
         self._meeting.set(STOP, str(self.asked))
@@ -117,9 +119,9 @@ class Agent(SimpleElasticAgent):
 
     def _start_workers(self, worker_group: WorkerGroup) -> dict[int, Any]:
         """Start one attempt. Its store is a new one: it knows no address of ranks that are gone."""
-        self._attempts += 1
+        self.attempts += 1
         self._meeting = self._new_store(worker_group)
-        self._attempt = Path(self._folder.name) / str(self._attempts)
+        self._attempt = Path(self._folder.name) / str(self.attempts)
         self._attempt.mkdir()
         self._kills = out_of_memory_kills()
         self._left_at: float | None = None
@@ -185,8 +187,8 @@ class Agent(SimpleElasticAgent):
             self.failure = replace(trouble.failure, trace=stacks.pop(trouble.failure.rank, ""))
         else:
             return RunResult(WorkerState.HEALTHY)
-        self.kill()
         self._tell(self.failure)
+        self.kill()
         if trouble is not None:
             say("\n".join([trouble.table, *(f"rank {rank}:\n{one}" for rank, one in stacks.items())]))
         return self._failed(self.failure)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from allears import watching
-from allears.errors import AllearsError, SettingsError, TrainingError
+from allears.errors import AllearsError, CheckpointError, SettingsError, TrainingError
 from allears.processes import DEBUG
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def failed(rank: int, error: BaseException) -> Failure:
         str(pulse),
         "" if known and DEBUG not in os.environ else "".join(traceback.format_exception(error)),
         caused=_lost_others(error),
-        final=isinstance(error, SettingsError | TrainingError) or (known and pulse.step is None),
+        final=isinstance(error, SettingsError | TrainingError | CheckpointError) or (known and pulse.step is None),
         step=-1 if pulse.step is None else pulse.step,
     )
 
@@ -129,7 +129,7 @@ def ended(rank: int, code: int, pulse: Pulse | None, memory: bool, output: str) 
             how += " when this machine had no memory left; use fewer processes or workers, or smaller micro-batches"
     else:
         how = f"left with exit code {code} without a word of its own"
-    where = "" if pulse is None else str(pulse)
+    where = "" if pulse is None else f"last heard: {pulse}"
     # gloo's own threads abort where another rank is lost.
     caused = code == -signal.SIGABRT
     return Failure(rank, host(), time.time(), f"it {how}.", where, output if code > 0 else "", caused)

@@ -7,13 +7,15 @@ server when the launcher ends, and the ranks when the fork server does.
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import runpy
+import shutil
 import signal
 import sys
 import time
-from multiprocessing import forkserver
+from multiprocessing import forkserver, resource_tracker, util
 from typing import TYPE_CHECKING
 
 from allears.processes import LIFELINE, tie_to
@@ -33,9 +35,14 @@ PRELOADED = (
 """What ranks need not import any more; by name, as some are rooms above this one."""
 
 
+GONE_SECONDS = 3.0
+"""How long to wait for ranks that were killed."""
+
+
 def warm() -> None:
     """Start the fork server, which then imports while this process does something else."""
     multiprocessing.set_forkserver_preload(list(PRELOADED))
+    resource_tracker.ensure_running()  # by itself, as it opens the mask when it has started
     # A rank hears signals when it is ready to; one that comes before waits. Masks are inherited.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, HEARD)
     os.environ[LIFELINE] = str(os.getpid())
@@ -44,6 +51,11 @@ def warm() -> None:
     finally:
         del os.environ[LIFELINE]
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def swept() -> None:
+    """Remove what `multiprocessing` keeps in the file system, where its own end is not waited for."""
+    shutil.rmtree(util.get_temp_dir(), ignore_errors=True)
 
 
 class Forks:
@@ -84,8 +96,13 @@ class Forks:
         for rank in self._ranks:
             if rank.exitcode is None:
                 rank.kill()
+        until = time.monotonic() + GONE_SECONDS
         for rank in self._ranks:
-            rank.join()
+            rank.join(max(until - time.monotonic(), 0.0))
+        if any(rank.exitcode is None for rank in self._ranks):
+            # A device or a disk holds them, or the fork server is stopped: the next ranks get a new one.
+            with contextlib.suppress(ProcessLookupError, AttributeError, TypeError):
+                os.kill(forkserver._forkserver._forkserver_pid, signal.SIGKILL)  # type: ignore[attr-defined]
 
 
 def _be_rank(arguments: list[str], environment: dict[str, str], output: str | None) -> None:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import os
 import signal
 import socket
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from allears.errors import SettingsError, TrainingError
+from allears.loading.plan import subtrees
+from allears.reporting import say
 from allears.stopping import STOPPED, heard_by
 
 if TYPE_CHECKING:
@@ -46,6 +49,8 @@ class Launch:
     stall_seconds: float = 300.0
 
     def __post_init__(self) -> None:
+        if not 0 < self.stall_seconds < math.inf:
+            raise SettingsError(f"--stall-seconds must be above 0, such as 300, not {self.stall_seconds:g}.")
         if self.processes < 1:
             raise SettingsError(f"--processes must be at least 1, not {self.processes}.")
         if self.restarts < 0:
@@ -70,11 +75,28 @@ def bounds(machines: str) -> tuple[int, int]:
     return int(fewest), int(most or fewest)
 
 
+def shared_by(how: Launch, micro_batches: int) -> Launch:
+    """``how`` with no more machines than can share the micro-batches of a step: one that comes then waits.
+
+    Raises:
+        SettingsError: not even the fewest can.
+    """
+    subtrees(micro_batches, how.processes * how.machines[0])
+    return replace(how, machines=(how.machines[0], min(how.machines[1], micro_batches // how.processes)))
+
+
 def processes_here() -> int:
     """How many ranks this machine runs unless told otherwise: one a GPU, or one."""
     import torch
 
     return max(torch.cuda.device_count(), 1)
+
+
+def warm() -> None:
+    """Let what ranks are forked from begin to import, while this process does something else."""
+    from allears.cluster import forks
+
+    forks.warm()
 
 
 def launched() -> bool:
@@ -99,10 +121,11 @@ def launch(arguments: Sequence[str], how: Launch) -> int:
     agents: list[Agent] = []
     code = partial(_code, arguments[0])
     # Signals are heard before anything else is done: importing torch takes seconds.
-    with heard_by(lambda number: agents[0].ask(number) if agents else os._exit(code(number))):
-        from allears.cluster.forks import warm
-
+    with heard_by(lambda number: agents[0].ask(number) if agents else _leave(code(number))):
         warm()  # it imports at the same time as this process does
+        os.environ.setdefault(
+            "TORCH_CPP_LOG_LEVEL", "FATAL"
+        )  # a store that is lost is told in a sentence, not in frames
         from torch.distributed.elastic.agent.server.api import WorkerSpec, WorkerState
         from torch.distributed.elastic.rendezvous import RendezvousError
 
@@ -124,7 +147,8 @@ def launch(arguments: Sequence[str], how: Launch) -> int:
         try:
             result = agent.run()
         except RendezvousError as error:
-            raise TrainingError(f"machines could not meet at {how.meet}: {error}") from None
+            what = "the machine at which others meet is gone" if agent.attempts else "machines could not meet"
+            raise TrainingError(f"{what} ({how.meet}): {error}") from None
         finally:
             agent.kill()
             with contextlib.suppress(Exception):
@@ -132,6 +156,13 @@ def launch(arguments: Sequence[str], how: Launch) -> int:
     if agent.stopped or (agent.asked and not (agent.failure and agent.failure.final)):
         return code(agent.asked or signal.SIGTERM)
     return 0 if result is not None and result.state == WorkerState.SUCCEEDED else 1
+
+
+def _leave(code: int) -> None:
+    from allears.cluster.forks import swept
+
+    swept()
+    os._exit(code)
 
 
 def _code(command: str, number: int) -> int:
@@ -156,6 +187,7 @@ def _rendezvous(how: Launch, address: str) -> RendezvousHandler:
     if how.meet is None:
         store = stores.serve(address)
         return create_handler(store, C10dRendezvousBackend(store, name), parameters)
+    say(f"meeting other machines at {how.meet}")
     try:
         backend, shared = create_backend(parameters)
     except (RendezvousConnectionError, ValueError) as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import traceback
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -42,7 +43,11 @@ def logged(run: Path, world: World) -> Iterator[None]:
         before = output_file(Path(os.environ[FAILURES]), world.rank) if FAILURES in os.environ else None
         if before is None or not before.exists():
             with kept_in(file):
-                yield
+                try:
+                    yield
+                except Exception:
+                    traceback.print_exc(file=file)
+                    raise
             return
         sys.stdout.flush()
         sys.stderr.flush()

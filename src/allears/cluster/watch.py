@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 STACKS_SECONDS = 0.5
 """How long ranks get to write their stacks: they take milliseconds."""
 
+BUSY = 0.1
+"""Share of a processor from which on a rank computes: threads that wait for the interpreter's lock use a hundredth."""
+
 _HELD = {
     psutil.STATUS_STOPPED: "it is stopped by a signal (SIGSTOP or SIGTSTP)",
     psutil.STATUS_DISK_SLEEP: "it waits for a disk or a network file system",
@@ -49,6 +52,7 @@ class _Heard:
     moved: float
     busy: float
     cpu: float = -1.0
+    seen: float = 0.0
 
 
 class Watch:
@@ -132,8 +136,9 @@ class Watch:
             if rank not in self._pids:
                 continue
             state, cpu = _state(self._pids[rank])
-            if cpu != heard.cpu:
-                heard.cpu, heard.busy = cpu, self._clock
+            if heard.cpu < 0 or cpu - heard.cpu > BUSY * (self._clock - heard.seen):
+                heard.busy = self._clock
+            heard.cpu, heard.seen = cpu, self._clock
             since = self._clock - max(heard.at, heard.busy)
             if since > self._silent_seconds and state not in {psutil.STATUS_TRACING_STOP, psutil.STATUS_ZOMBIE, ""}:
                 why = _HELD.get(state, "it does not compute either, so something holds its interpreter")

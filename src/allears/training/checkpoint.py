@@ -108,7 +108,7 @@ def best(run: Path, most: int) -> list[Path]:
     found: list[tuple[float, Path]] = []
     kind = None
     for path in reversed(checkpoints(run)):
-        with contextlib.suppress(CheckpointError):  # whoever loads it says so
+        with contextlib.suppress(CheckpointError, DataError):  # whoever loads it says so
             position = load_position(path)
             if position.score is not None and position.scored == (kind := kind or position.scored):
                 found.append((position.score, path))

@@ -6,10 +6,11 @@ checksums.json: name of each file → ``bytes`` and ``sha256``.
 from __future__ import annotations
 
 import hashlib
+import json
 from typing import TYPE_CHECKING
 
 from allears.errors import CheckpointError, DataError
-from allears.files import read_json, write_json
+from allears.files import write_json
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,7 +37,7 @@ def verify(path: Path, optimizer: bool = True) -> None:
         DataError: one cannot be read, which says nothing of what it holds.
     """
     try:
-        sums = read_json(path / CHECKSUMS) if (path / CHECKSUMS).exists() else {}
+        sums = json.loads((path / CHECKSUMS).read_bytes()) if (path / CHECKSUMS).exists() else {}
         for name in (*_NEEDED, *([OPTIMIZER] if optimizer else [])):
             if name not in sums:
                 raise CheckpointError(f"{path} is damaged: {CHECKSUMS} does not know {name}; {REMEDY}.")
@@ -49,7 +50,7 @@ def verify(path: Path, optimizer: bool = True) -> None:
                 what = f"{name} has {found['bytes']:,} bytes with SHA-256 {found['sha256'][:12]}…"
                 meant = f"{wanted['bytes']:,} with {wanted['sha256'][:12]}…"
                 raise CheckpointError(f"{path} is damaged: {what}, written were {meant}; {REMEDY}.")
-    except (AttributeError, TypeError, KeyError) as error:
+    except (AttributeError, TypeError, KeyError, ValueError) as error:
         raise CheckpointError(f"{path} is damaged: {CHECKSUMS} is not what it was; {REMEDY}.") from error
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error}; mend that, it may be whole.") from error
