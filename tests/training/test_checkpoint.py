@@ -216,18 +216,19 @@ def test_the_newest_is_the_one_of_the_highest_step(tmp_path: Path) -> None:
 @pytest.mark.case("Lightning #688")
 def test_half_a_checkpoint_is_ignored_and_removed_by_the_next(tmp_path: Path) -> None:
     saved(tmp_path, 2)
-    half = ["step-00000009.partial", "step-00000001.old.partial", "step-00000010", "step-00000011"]
+    half = ["step-00000009.partial", "step-00000001.old.partial", "step-00000010", "step-00000011", "step-00000012"]
     for name in half:
         (tmp_path / "checkpoints" / name).mkdir()
     (tmp_path / "checkpoints" / half[0] / "state.json").write_text("{}")
     (tmp_path / "checkpoints" / half[3] / "state.json").write_text("{}")
+    (tmp_path / "checkpoints" / half[4] / "checksums.json").write_bytes(b"\xff{")
     (tmp_path / "checkpoints" / "mine").mkdir()
     set_damaged_aside(tmp_path)
     assert resumed(tmp_path).step == 2
     model, optimizer = made(0)
     save(tmp_path, Position(3, 3, "d"), model, optimizer, 2)
     left = sorted(path.name for path in (tmp_path / "checkpoints").iterdir())
-    damaged = ["step-00000010.damaged", "step-00000011.damaged"]
+    damaged = ["step-00000010.damaged", "step-00000011.damaged", "step-00000012.damaged"]
     assert left == ["mine", "step-00000002", "step-00000003", *damaged]
 
 
