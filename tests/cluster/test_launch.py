@@ -192,7 +192,8 @@ def test_a_wrong_command_is_said_once_and_not_started(
 def test_a_signal_to_all_processes_at_once_saves(launched: Callable[..., Launched], small: Sequence[str]) -> None:
     training = launched(*small, *QUIET, "training.steps=400", "training.digests=true")
     training.wait_for_steps(3)
-    for process in [*psutil.Process(training.process.pid).children(recursive=True), training.process]:
+    launcher = psutil.Process(training.process.pid)
+    for process in [*launcher.children(recursive=True), launcher]:
         process.send_signal(signal.SIGTERM)
     code, said = training.end()
     assert code == 75, said
