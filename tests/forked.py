@@ -98,6 +98,7 @@ class Server:
 
 def run(request: dict[str, Any]) -> None:
     signal.alarm(SECONDS)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell lets its background jobs ignore it
     for number, path in enumerate(request["files"]):
         os.dup2(os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC), number)
     os.environ.clear()
