@@ -123,6 +123,7 @@ def test_killed_ranks_start_again_by_themselves_and_nothing_changes(
         json.loads(line)["digests"] for line in (uninterrupted / "digests.jsonl").read_text().splitlines()
     ]
     assert not audit(training.run).problems
+    assert "rank 1" in (training.run / "logs" / "launch.log").read_text()
     log = (training.run / "logs" / "rank-1.log").read_text()
     assert len(re.findall(r"^--- .* rank 1 of 2 on ", log, re.MULTILINE)) == 3
 
@@ -339,6 +340,7 @@ def serves(launcher: Launched, meet: str) -> bool:
         (("--machines", "two"), "--machines must be N or FEWEST:MOST, such as 2 or 1:4, not 'two'"),
         (("--machines", "3:2", "--meet", "a:1"), "--machines must be N or FEWEST:MOST, such as 2 or 1:4, not 3:2"),
         (("--machines", "2"), "--machines needs --meet HOST:PORT"),
+        (("--meet", "here:1"), "--meet needs --machines"),
         (("--stall-seconds", "0"), "--stall-seconds must be above 0, such as 300, not 0"),
         (("--processes", "32"), "32 processes cannot share 4 micro-batches"),
         (("--machines", "2", "--meet", "here"), "--meet must be HOST:PORT, such as gpu1:29400, not here"),

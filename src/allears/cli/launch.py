@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from allears.cli.train import resolved, train
+from allears.cli.train import resolved, run_folder, train
 
 
 def launch(
@@ -26,6 +26,7 @@ def launch(
     """
     from allears.cluster.launch import Launch, bounds, launched, processes_here, shared_by, warm
     from allears.cluster.launch import launch as launch_ranks
+    from allears.cluster.logs import launcher_logged
     from allears.errors import SettingsError
 
     if launched():
@@ -41,7 +42,10 @@ def launch(
     if options["processes"] != 1:
         raise SettingsError("--processes belongs to launch, before train.")
     _, _, settings = resolved(options["config"], options["overrides"])
-    sys.exit(launch_ranks(command, shared_by(how, settings.plan.micro_batches)))
+    how = shared_by(how, settings.plan.micro_batches)
+    with launcher_logged(options["out"] or run_folder(options["config"])):
+        code = launch_ranks(command, how)
+    sys.exit(code)
 
 
 _alone = typer.Typer(add_completion=False)

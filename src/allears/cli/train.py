@@ -44,7 +44,7 @@ def train(
         for name, value, origin in origins(settings, values, given, config):
             show_line(f"{name:<44} {value!s:<28} {origin}")
         return
-    folder = out or Path("runs") / Path(config).stem
+    folder = out or run_folder(config)
     if starts:
         from allears.loading.plan import subtrees
         from allears.run.outcome import recall_outcome
@@ -70,6 +70,11 @@ def train(
                 show_json(outcome)
     if outcome["stopped"] and (not launched() or FAILURES in os.environ):  # another launcher would start it again
         sys.exit(128 + signal.SIGINT if by() == signal.SIGINT and not launched() else STOPPED)
+
+
+def run_folder(config: str) -> Path:
+    """Where a run of ``config`` lies unless told otherwise."""
+    return Path("runs") / Path(config).stem
 
 
 def resolved(config: str, overrides: list[str] | None) -> tuple[list[str], dict[str, Any], RunSettings]:

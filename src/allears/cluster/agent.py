@@ -37,7 +37,7 @@ from allears.cluster.logs import output_file
 from allears.cluster.watch import Watch
 from allears.processes import RENDEZVOUS, STALL
 from allears.reporting import counted, say
-from allears.stopping import STOP, STOPPED
+from allears.stopping import SIGNALS, STOP, STOPPED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -109,7 +109,9 @@ class Agent(SimpleElasticAgent):
             swept()
             os._exit(self._code(self.asked or number))
         self.asked = self.asked or number
-        self._meeting.set(STOP, str(self.asked))
+        self._meeting.set(STOP, str(self.asked))  # for those of other machines too, within half a second
+        if number in SIGNALS:
+            self._forks.signal(number)  # at once
 
     def kill(self) -> None:
         """End this machine's ranks at once; from any thread."""
@@ -208,7 +210,8 @@ class Agent(SimpleElasticAgent):
         if self._remaining_restarts:
             say(f"starting again from the newest checkpoint ({most - self._remaining_restarts + 1} of {most}).")
         elif most and not failure.final and not self.asked:
-            say(f"not starting again: {counted(most, 'restart')} without getting beyond step {self._furthest}.")
+            where = f"getting beyond step {self._furthest}" if self._furthest >= 0 else "coming to a step"
+            say(f"not starting again: {counted(most, 'restart')} without {where}.")
         process = ProcessFailure(0, 0, 1, "")
         return RunResult(WorkerState.FAILED, failures={self._ranks[0]: process})
 

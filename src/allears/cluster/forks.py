@@ -88,6 +88,13 @@ class Forks:
         """Exit codes: none while a rank runs, negative where a signal ended it."""
         return [rank.exitcode for rank in self._ranks]
 
+    def signal(self, number: int) -> None:
+        """Send signal ``number`` to those who have not left; one that does not hear it yet will."""
+        for rank in self._ranks:
+            if rank.exitcode is None and rank.pid is not None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(rank.pid, number)
+
     def end(self, grace: float = 0.0) -> None:
         """Kill those who have not left after ``grace`` seconds, and wait until they are gone."""
         deadline = time.monotonic() + grace

@@ -59,6 +59,8 @@ class Launch:
             raise SettingsError(
                 f"--machines must be N or FEWEST:MOST, such as 2 or 1:4, not {self.machines[0]}:{self.machines[1]}."
             )
+        if self.machines == (1, 1) and self.meet is not None:
+            raise SettingsError("--meet needs --machines N or FEWEST:MOST: how many take part.")
         if self.machines != (1, 1) and self.meet is None:
             raise SettingsError("--machines needs --meet HOST:PORT, the same on all, HOST being one of them.")
 

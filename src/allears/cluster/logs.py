@@ -30,6 +30,20 @@ def output_file(folder: Path, rank: int) -> Path:
 
 
 @contextlib.contextmanager
+def launcher_logged(run: Path) -> Iterator[None]:
+    """Let what the launcher says, such as why a rank has died, be in ``RUN/logs/launch.log`` too."""
+    path = run / "logs" / "launch.log"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a", encoding="utf-8", buffering=1) as file, kept_in(file):
+        file.write(f"--- {_time()} launched on {host()}, process {os.getpid()}\n")
+        yield
+
+
+def _time() -> str:
+    return datetime.now().astimezone().isoformat(timespec="seconds")
+
+
+@contextlib.contextmanager
 def logged(run: Path, world: World) -> Iterator[None]:
     """Let this rank write into its log; the first one goes on writing to the terminal, and its notes are in both.
 
@@ -38,8 +52,7 @@ def logged(run: Path, world: World) -> Iterator[None]:
     path = log_file(run, world.rank)
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a", encoding="utf-8", buffering=1) as file:
-        started = datetime.now().astimezone().isoformat(timespec="seconds")
-        file.write(f"--- {started} rank {world.rank} of {world.size} on {host()}, process {os.getpid()}\n")
+        file.write(f"--- {_time()} rank {world.rank} of {world.size} on {host()}, process {os.getpid()}\n")
         before = output_file(Path(os.environ[FAILURES]), world.rank) if FAILURES in os.environ else None
         if before is None or not before.exists():
             with kept_in(file):
