@@ -80,8 +80,8 @@ def waits() -> Measured:
         shares.append(waited / (waited + sum(epoch["busy"] for epoch in found)))
     share = statistics.median(shares)
     return Measured(
-        f"2 processes, each at 5,000 × real time from PCM shards ({HOURS} h, unchanged): data wait {share:.2%} of the time "
-        f"(of {ROUNDS} runs: {min(shares):.2%} to {max(shares):.2%})",
+        f"2 processes, each at 5,000 × real time from PCM shards ({HOURS} h, unchanged): data wait "
+        f"{share:.2%} of the time (of {ROUNDS} runs: {min(shares):.2%} to {max(shares):.2%})",
         share <= 0.05,
     )
 
