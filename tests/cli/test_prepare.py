@@ -210,3 +210,20 @@ def test_kaldi_folders_of_real_speech(tmp_path: Path) -> None:
     assert found["splits"] == {"test": 200, "train": 600}
     assert f"start at {REAL / 'speechocean'}" in done.stderr.replace("\n", "")
     assert Index.open(tmp_path / "d").rows("test") == range(200)
+
+
+def test_transcripts_alone_are_changed(tmp_path: Path) -> None:
+    corpus = tmp_path / "corpus"
+    corpus.mkdir()
+    for seed, name in enumerate(["a.wav", "b.wav"]):
+        sound(corpus / name, seed=seed)
+    (corpus / "corpus.tsv").write_text("a.wav\tone\nb.wav\ttwo\n")
+    result(prepare(corpus, tmp_path / "d", "--json", "--processes", 1))
+    shards = contents(tmp_path / "d" / "shards")
+    (tmp_path / "new").write_text("b\tthree\nnone\tfour\n")
+    done = prepare("--texts", tmp_path / "new", tmp_path / "d", "--json")
+    assert result(done) == {"utterances": 2, "changed": 1, "unknown": 1, "dataset": str(tmp_path / "d")}
+    assert "not in the dataset: 1, such as 'none'" in done.stderr
+    assert [Index.open(tmp_path / "d").text(i) for i in range(2)] == ["one", "three"]
+    assert contents(tmp_path / "d" / "shards") == shards
+    assert "folder of the dataset too" in sentence(prepare(corpus))

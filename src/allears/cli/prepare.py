@@ -20,8 +20,8 @@ class Encoding(StrEnum):
 
 
 def prepare(
-    corpus: Path = typer.Argument(help="Folder or file of a corpus."),
-    dataset: Path = typer.Argument(help="Folder to write the dataset to."),
+    corpus: Path = typer.Argument(help="Folder or file of a corpus; with --texts, the dataset."),
+    dataset: Path | None = typer.Argument(None, help="Folder to write the dataset to."),
     layout: str | None = typer.Option(
         None, help="manifest, metadata, kaldi, nemo or pairs, where the corpus could be read in several ways."
     ),
@@ -32,6 +32,9 @@ def prepare(
     language: str = typer.Option("", help="Language tag, such as en or zh, where the corpus says none."),
     split: str = typer.Option("", help="Name of the split, where the corpus has none."),
     overwrite: bool = typer.Option(False, "--overwrite", help="Replace a dataset of another corpus or settings."),
+    texts: Path | None = typer.Option(
+        None, help="Change only the transcripts of a dataset: a file of id<TAB>text, Kaldi's text, or JSON lines."
+    ),
     as_json: bool = typer.Option(False, "--json", help="Print a JSON object as the last line."),
 ) -> None:
     """Make a dataset of a corpus: find its layout, decode and resample, write shards, manifest, index and report.
@@ -42,9 +45,15 @@ def prepare(
     """
     from allears import reporting
     from allears.corpora.find import find
+    from allears.errors import SettingsError
     from allears.shards.prepare import Corpus
     from allears.shards.prepare import prepare as make
 
+    if texts is not None:
+        _change(texts, dataset or corpus, as_json)
+        return
+    if dataset is None:
+        raise SettingsError("prepare needs the folder of the dataset too, as in allears prepare CORPUS DATASET.")
     found = find(corpus, layout).with_defaults(language, split)
     reporting.say(f"{corpus}: {len(found.utterances):,} utterances, layout {found.layout} ({found.recognised}).")
     for note in found.notes:
@@ -59,6 +68,28 @@ def prepare(
     _show(summary)
     if as_json:
         reporting.show_json(_json(summary))
+
+
+def _change(texts: Path, dataset: Path, as_json: bool) -> None:
+    """Give a dataset new transcripts."""
+    from allears import reporting
+    from allears.corpora.texts import texts as read
+    from allears.shards.texts import change_texts
+
+    done = change_texts(dataset, read(texts))
+    reporting.say(f"{dataset}: {done.changed:,} of {done.utterances:,} transcripts are other ones now.")
+    if done.unknown:
+        few = ", ".join(map(repr, done.unknown[:3]))
+        reporting.say(f"note: {texts}: not in the dataset: {len(done.unknown):,}, such as {few}.")
+    if as_json:
+        reporting.show_json(
+            {
+                "utterances": done.utterances,
+                "changed": done.changed,
+                "unknown": len(done.unknown),
+                "dataset": str(dataset),
+            }
+        )
 
 
 def _show(summary: Summary) -> None:
