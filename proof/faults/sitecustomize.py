@@ -22,13 +22,13 @@ if any("multiprocessing.forkserver" in word for word in sys.orig_argv):
     example = ExampleReader.example
     made: list[int] = []
 
-    def faulty(self: ExampleReader, utterance: int, epoch: int) -> Any:
+    def faulty(self: ExampleReader, utterance: int, epoch: int, into: Any = None) -> Any:
         """`ExampleReader.example`, until the fault comes."""
         if os.environ.get("RANK") == RANK and threading.current_thread().name.startswith("loader"):
             made.append(utterance)
             if len(made) > AFTER:
                 _once()
-        return example(self, utterance, epoch)
+        return example(self, utterance, epoch, into)
 
     ExampleReader.example = faulty  # type: ignore[method-assign]
 

@@ -41,3 +41,15 @@ def test_damaged_segments_are_named() -> None:
     soundfile.write(stream, np.zeros(100, dtype=np.int16), 8_000, format="FLAC")
     with pytest.raises(AudioError, match="8000 Hz"):
         decode(Segment("flac", stream.getvalue()))
+
+
+def test_damaged_flac_gives_fewer_samples() -> None:
+    """Every flipped bit and every cut is found by the frames' checksums, whatever libsndfile would make of it."""
+    draw = np.random.default_rng(0)
+    waveform = draw.normal(0, 3000, 40_000).astype(np.int16)
+    whole = encode(waveform, "flac")
+    for place in draw.integers(42, len(whole), 40).tolist():
+        damaged = bytearray(whole)
+        damaged[place] ^= 1 << int(draw.integers(8))
+        assert len(decode(Segment("flac", bytes(damaged)))) < len(waveform)
+    assert len(decode(Segment("flac", whole[:-3]))) < len(waveform)

@@ -92,11 +92,11 @@ def patched(folder: Path, body: str) -> str:
         "from pathlib import Path",
         "from allears.loading.example import ExampleReader",
         "read, FOLDER, made = ExampleReader.example, Path(__file__).parent, []",
-        "def example(self, utterance, epoch):",
+        "def example(self, utterance, epoch, into=None):",
         "    rank = os.environ.get('RANK')",
         "    made.append(utterance)",
         *(f"    {line}" for line in body.splitlines()),
-        "    return read(self, utterance, epoch)",
+        "    return read(self, utterance, epoch, into)",
         "ExampleReader.example = example",
     ]
     (folder / "sitecustomize.py").write_text("\n".join(lines))

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+import soundfile
 import torch
 
 from allears.errors import DatasetError
@@ -15,14 +17,20 @@ from allears.loading.example import ExampleReader
 from allears.loading.loader import Loader, LoaderSettings, StepWork
 from allears.loading.plan import EpochPlan, PlanSettings, plan_epoch, subtrees
 from allears.loading.tokens import token_counts
+from allears.manifest.index import Index
+from allears.shards.prepare import Corpus, prepare
 from allears.text.tokenizer import Tokenizer, TokenizerSettings
-from allears.types import SAMPLE_RATE
+from allears.types import SAMPLE_RATE, Utterance
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from numpy.typing import NDArray
+
     from allears.types import Example
+
+    Samples = NDArray[np.int16]
 
 PLACES = 4
 
@@ -83,9 +91,10 @@ def test_going_on_among_a_million_utterances_plans_one_epoch_and_reads_one_step(
     _, reader, collection = parts
     read: list[int] = []
 
-    def example(utterance: int, epoch: int) -> Example:
+    def example(utterance: int, epoch: int, into: Samples) -> Example:
         read.append(utterance)
-        return ExampleReader.example(reader, utterance % len(collection), epoch)
+        into[:] = 0
+        return replace(ExampleReader.example(reader, utterance % len(collection), epoch), waveform=into)
 
     monkeypatch.setattr(reader, "example", example)
     planned: list[int] = []
@@ -155,10 +164,10 @@ def test_an_unreadable_utterance_keeps_its_place_and_is_named(
     broken = int(plans.at(0)[0].micro_batch(0, 1)[0])
     real = reader.example
 
-    def example(utterance: int, epoch: int) -> object:
+    def example(utterance: int, epoch: int, into: Samples) -> object:
         if utterance == broken:
             raise AudioError("unreadable", "made so by this test")
-        return real(utterance, epoch)
+        return real(utterance, epoch, into)
 
     monkeypatch.setattr(reader, "example", example)
     item = next(iter(Loader(plans, reader, range(PLACES), 0, 1, LoaderSettings())))
@@ -171,9 +180,71 @@ def test_a_failing_shard_ends_the_training_instead_of_shrinking_it(
 ) -> None:
     plans, reader, _ = parts
 
-    def example(utterance: int, epoch: int) -> object:
+    def example(utterance: int, epoch: int, _: Samples) -> object:
         raise DatasetError(f"shard of {utterance} in epoch {epoch} is gone")
 
     monkeypatch.setattr(reader, "example", example)
     with pytest.raises(DatasetError, match="is gone"):
         list(Loader(plans, reader, range(PLACES), 0, 2, LoaderSettings(workers=2)))
+
+
+@pytest.mark.parametrize("encoding", ["pcm16", "flac"])
+@pytest.mark.parametrize("speed", [(), (0.9,)])
+def test_a_batch_is_what_its_examples_are(noises: Callable[..., Path], encoding: str, speed: tuple[float, ...]) -> None:
+    """Waveforms are read or decoded to where they lie in the batch; padding is zero."""
+    plans, reader, _ = opened(noises(encoding), speed)
+    for item in Loader(plans, reader, range(PLACES), 0, plans.steps_per_epoch, LoaderSettings()):
+        for batch in filter(None, item.batches):
+            for n, utterance in enumerate(batch.utterances):
+                alone, length = reader.example(utterance, item.planned.epoch).waveform, int(batch.waveform_lengths[n])
+                assert np.array_equal(batch.waveforms[n, :length].numpy(), alone)
+                assert not batch.waveforms[n, length:].any()
+            assert batch.waveforms.shape[1] == batch.waveform_lengths.max()
+
+
+@pytest.mark.parametrize("speed", [(), (0.9,)])
+def test_a_flipped_bit_in_flac_is_found_and_its_utterance_named(
+    noises: Callable[..., Path], speed: tuple[float, ...]
+) -> None:
+    dataset = noises("flac")
+    index = Index.open(dataset)
+    guilty = int(np.argmax(index.samples))  # what is left of its batch is padded to the next longest
+    with (dataset / index.shards[int(index.shard[guilty])].name).open("r+b") as shard:
+        shard.seek(int(index.offset[guilty] + index.size[guilty] // 2))
+        byte = shard.read(1)
+        shard.seek(-1, 1)
+        shard.write(bytes([byte[0] ^ 16]))
+    plans, reader, _ = opened(dataset, speed)
+    items = list(Loader(plans, reader, range(PLACES), 0, plans.steps_per_epoch, LoaderSettings()))
+    (rejection,) = [one for item in items for found in item.rejected.values() for one in found]
+    assert (rejection.id, rejection.reason) == (index.id(guilty), "unreadable")
+    assert "is damaged in its shard" in rejection.detail
+    batches = [batch for item in items for batch in item.batches if batch]
+    assert sorted(n for batch in batches for n in batch.utterances) == sorted(set(range(len(index))) - {guilty})
+    assert all(batch.waveforms.shape[1] == batch.waveform_lengths.max() for batch in batches)
+
+
+@pytest.fixture
+def noises(tmp_path: Path) -> Callable[..., Path]:
+    """Makes a dataset of forty noises in an encoding."""
+
+    def make(encoding: Any) -> Path:
+        utterances = []
+        for n in range(40):
+            samples = np.random.default_rng(n).normal(0, 2000, 8000 + 200 * n).astype(np.int16)
+            soundfile.write(tmp_path / f"{n}.wav", samples, SAMPLE_RATE)
+            utterances.append(Utterance(f"noise {n}", str(tmp_path / f"{n}.wav"), "a noise"))
+        prepare(Corpus(tmp_path, "pairs", utterances, []), tmp_path / "made", encoding=encoding, processes=1)
+        return tmp_path / "made"
+
+    return make
+
+
+def opened(dataset: Path, speed: tuple[float, ...]) -> tuple[EpochPlans, ExampleReader, Collection]:
+    """What a loader needs."""
+    augment = AugmentSettings(speed=speed)
+    collection = Collection.open([SourceSettings(dataset=str(dataset))])
+    tokenizer, _ = Tokenizer.train([collection.text(0)], TokenizerSettings(kind="characters", minimum_count=1))
+    counts = token_counts(collection, tokenizer)
+    plans = EpochPlans(collection, counts, PlanSettings(step_seconds=12, micro_batches=PLACES), 3, augment)
+    return plans, ExampleReader(collection, tokenizer, 3, None, augment), collection

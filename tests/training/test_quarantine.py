@@ -53,8 +53,8 @@ def spoiled(monkeypatch: pytest.MonkeyPatch) -> set[int]:
     bad: set[int] = set()
     example, forward = ExampleReader.example, CtcModel.forward
 
-    def marked(self: ExampleReader, utterance: int, epoch: int) -> Example:
-        one = example(self, utterance, epoch)
+    def marked(self: ExampleReader, utterance: int, epoch: int, into: Any = None) -> Example:
+        one = example(self, utterance, epoch, into)
         if utterance in bad and self._bands.time_masks:  # the training's reader, not a validation's
             one.waveform[7] = MARK
         return one
@@ -130,12 +130,12 @@ def test_the_step_is_that_of_a_run_in_which_the_micro_batch_is_empty(
     spoiled.clear()
     collate_all = ExampleReader.example
 
-    def unreadable(self: ExampleReader, utterance: int, epoch: int) -> Example:
+    def unreadable(self: ExampleReader, utterance: int, epoch: int, into: Any = None) -> Example:
         from allears.errors import AudioError
 
         if utterance in batch and self._bands.time_masks:
             raise AudioError("unreadable", "it is not there.")
-        return collate_all(self, utterance, epoch)
+        return collate_all(self, utterance, epoch, into)
 
     monkeypatch.setattr(ExampleReader, "example", unreadable)
     trained(tmp_path / "empty", "training.digests=true")

@@ -59,6 +59,10 @@ class Augmentation:
         """Samples [n] in ``epoch`` of utterances of ``lengths`` [n] and ``keys`` [n]: exactly what `waveform` gives."""
         return length_at(lengths, self._drawn(keys, epoch))
 
+    def changes(self, key: int, epoch: int) -> bool:
+        """Whether an utterance sounds in ``epoch`` other than it lies in the dataset."""
+        return bool(self._drawn(np.array([key], dtype=np.uint64), epoch)[0] != SAMPLE_RATE)
+
     def waveform(self, waveform: NDArray[np.int16], key: int, epoch: int) -> NDArray[np.int16]:
         """An utterance's ``waveform`` [n] as it sounds in ``epoch``."""
         (rate,) = self._drawn(np.array([key], dtype=np.uint64), epoch)

@@ -17,9 +17,17 @@ if TYPE_CHECKING:
     from allears.types import Example
 
 
-def collate(examples: Sequence[Example]) -> Batch:
-    """Pad ``examples`` (one or more) with zeros to the longest."""
-    waveforms, waveform_lengths = _padded([example.waveform for example in examples], np.int16)
+def collate(examples: Sequence[Example], waveforms: NDArray[np.int16] | None = None) -> Batch:
+    """Pad ``examples`` (one or more) with zeros to the longest.
+
+    Args:
+        examples: what stands in the batch.
+        waveforms: their waveforms [examples, longest], where they lie so already.
+    """
+    if waveforms is None:
+        waveforms, waveform_lengths = _padded([example.waveform for example in examples], np.int16)
+    else:
+        waveform_lengths = np.array([len(example.waveform) for example in examples], dtype=np.int64)
     tokens, token_lengths = _padded([example.tokens for example in examples], np.int64)
     return Batch(
         [example.utterance for example in examples],

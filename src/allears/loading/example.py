@@ -5,13 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Self
 
 from allears import seeding
-from allears.audio.decode import decode
+from allears.audio.decode import UNREADABLE, decode
+from allears.errors import AudioError
 from allears.layers.augment import SpecAugmentSettings, draw_bands
 from allears.loading.augment import AugmentSettings
 from allears.shards.read import ShardReader
 from allears.types import Example
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from allears.loading.collection import Collection
     from allears.text.tokenizer import Tokenizer
 
@@ -44,8 +48,13 @@ class ExampleReader:
         self._augmentation = (augment or AugmentSettings()).build(seed)
         self._readers = [ShardReader(index) for index, _ in collection.parts]
 
-    def example(self, utterance: int, epoch: int) -> Example:
+    def example(self, utterance: int, epoch: int, into: NDArray[np.int16] | None = None) -> Example:
         """The utterance as it sounds in ``epoch``.
+
+        Args:
+            utterance: its number in the collection.
+            epoch: from 0.
+            into: where its waveform is to lie, as long as it is planned to be; none for an array of its own.
 
         Raises:
             AudioError: its audio cannot be used.
@@ -58,11 +67,28 @@ class ExampleReader:
         bands = self._bands
         return Example(
             utterance,
-            self._augmentation.waveform(decode(self._readers[part].segment(row)), key, epoch),
+            self._waveform(part, row, key, epoch, into),
             self._tokenizer.encode(index.text(row)),
             draw_bands(bands.frequency_masks, bands.frequency_width, generator),
             draw_bands(bands.time_masks, bands.time_width, generator),
         )
+
+    def _waveform(self, part: int, row: int, key: int, epoch: int, into: NDArray[np.int16] | None) -> NDArray[np.int16]:
+        index, _ = self._collection.parts[part]
+        if into is not None and index.encoding == "pcm16" and not self._augmentation.changes(key, epoch):
+            self._readers[part].read_into(row, into)
+            return into
+        waveform = decode(self._readers[part].segment(row))
+        if len(waveform) != index.samples[row]:
+            raise AudioError(
+                UNREADABLE,
+                f"{index.id(row)} is damaged in its shard: {len(waveform)} of {index.samples[row]} samples are there.",
+            )
+        changed = self._augmentation.waveform(waveform, key, epoch)
+        if into is None:
+            return changed
+        into[:] = changed
+        return into
 
     def id(self, utterance: int) -> str:
         """The utterance's id."""

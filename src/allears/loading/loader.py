@@ -12,6 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
 from pydantic import Field
 
 from allears.errors import AudioError
@@ -141,18 +142,24 @@ class Loader:
     ) -> tuple[Batch | None, list[Rejection]]:
         examples: list[Example] = []
         rejected: list[Rejection] = []
-        for utterance in utterances:
+        lengths = self._plans.lengths(np.array(utterances, dtype=np.int32), epoch).tolist()
+        waveforms = np.empty((len(utterances), max(lengths, default=0)), dtype=np.int16)
+        for utterance, length in zip(utterances, lengths, strict=True):
             if utterance in without:
                 rejected.append(Rejection(self._reader.id(utterance), "quarantined", "it is in quarantine."))
                 continue
+            row = waveforms[len(examples)]
             try:
-                examples.append(self._reader.example(utterance, epoch))
+                examples.append(self._reader.example(utterance, epoch, row[:length]))
             except AudioError as error:
                 rejected.append(Rejection(self._reader.id(utterance), error.reason, str(error)))
+            else:
+                row[length:] = 0
         self._plans.forget()
         if not examples:
             return None, rejected
-        batch = collate(examples)
+        longest = max(len(example.waveform) for example in examples)
+        batch = collate(examples, np.ascontiguousarray(waveforms[: len(examples), :longest]))
         return (batch.pinned() if self._pin else batch), rejected
 
     def _work(self, planned: Planned, made: list[tuple[Batch | None, list[Rejection]]]) -> StepWork:

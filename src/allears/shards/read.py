@@ -10,6 +10,9 @@ from allears.errors import DatasetError
 from allears.types import Segment
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from allears.manifest.index import Index
 
 OPEN_FILES = 256
@@ -42,19 +45,31 @@ class ShardReader:
         Raises:
             DatasetError: the shard is missing, unreadable, or not as long as the index says.
         """
-        index = self._index
-        shard, offset, size = int(index.shard[i]), int(index.offset[i]), int(index.size[i])
+        data = bytearray(int(self._index.size[i]))
+        self._read(i, memoryview(data))
+        return Segment(self._index.encoding, bytes(data))
+
+    def read_into(self, i: int, samples: NDArray[np.int16]) -> None:
+        """Read all of utterance ``i`` into ``samples`` [its length], without a copy in between; of PCM shards alone.
+
+        Raises:
+            DatasetError: as `segment` does.
+        """
+        self._read(i, samples.data)
+
+    def _read(self, i: int, into: memoryview) -> None:
+        """Fill ``into``, which is as large as the audio."""
+        shard, offset = int(self._index.shard[i]), int(self._index.offset[i])
         file = self._open.get(shard) or self._opened(shard)
         try:
-            data = os.pread(file.descriptor, size, offset)
+            done = os.preadv(file.descriptor, [into], offset)
         except OSError as error:
             raise DatasetError(f"{self._path(shard)} cannot be read: {error.strerror}.") from error
-        if len(data) != size:
+        if done != (size := into.nbytes):
             raise DatasetError(
-                f"{self._path(shard)} gave {len(data)} of {size} bytes at {offset}: it is cut short; "
+                f"{self._path(shard)} gave {done} of {size} bytes at {offset}: it is cut short; "
                 "prepare the dataset again with --overwrite."
             )
-        return Segment(index.encoding, data)
 
     def close(self) -> None:
         """Close all files; a later `segment` opens them again."""
