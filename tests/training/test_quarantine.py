@@ -55,7 +55,7 @@ def spoiled(monkeypatch: pytest.MonkeyPatch) -> set[int]:
 
     def marked(self: ExampleReader, utterance: int, epoch: int, into: Any = None) -> Example:
         one = example(self, utterance, epoch, into)
-        if utterance in bad and self._bands.time_masks:  # the training's reader, not a validation's
+        if utterance in bad and self._spec_augment:  # the training's reader, not a validation's
             one.waveform[7] = MARK
         return one
 
@@ -133,7 +133,7 @@ def test_the_step_is_that_of_a_run_in_which_the_micro_batch_is_empty(
     def unreadable(self: ExampleReader, utterance: int, epoch: int, into: Any = None) -> Example:
         from allears.errors import AudioError
 
-        if utterance in batch and self._bands.time_masks:
+        if utterance in batch and self._spec_augment:
             raise AudioError("unreadable", "it is not there.")
         return collate_all(self, utterance, epoch, into)
 

@@ -46,12 +46,11 @@ class KaldiFbank(MelFeatures):
     def extended(self, waveforms: Tensor, lengths: Tensor) -> Tensor:  # noqa: ARG002
         return nn.functional.pad(waveforms, (0, max(WINDOW - waveforms.shape[1], 0)))
 
-    def windowed(self, frames: Tensor) -> Tensor:
-        frames = frames - frames.mean(dim=-1, keepdim=True)
-        before = nn.functional.pad(frames[..., :-1], (1, FFT - WINDOW))
-        before[..., 0] = frames[..., 0]
-        before[..., :WINDOW].mul_(-PRE_EMPHASIS).add_(frames).mul_(self.window)
-        return before
+    def windowed(self, frames: Tensor, out: Tensor) -> None:
+        means = frames.mean(dim=-1, keepdim=True)
+        torch.sub(frames[..., :-1], means, out=out[..., 1:])  # each sample's predecessor; the first one's is itself
+        torch.sub(frames[..., :1], means, out=out[..., :1])
+        out.mul_(-PRE_EMPHASIS).add_(frames - means).mul_(self.window)
 
     def logarithm(self, energies: Tensor) -> Tensor:
         return energies.clamp_min(torch.finfo(torch.float32).eps).log()

@@ -34,7 +34,7 @@ class LogMel(MelFeatures):
         highest = 2595.0 * math.log10(1.0 + SAMPLE_RATE / 2 / 700.0)
         edges = 700.0 * (10.0 ** (torch.linspace(0.0, highest, BINS + 2) / 2595.0) - 1.0)
         bands = triangles(torch.linspace(0.0, SAMPLE_RATE / 2, fft // 2 + 1), edges)
-        super().__init__(torch.hann_window(fft), fft, hop, bands)
+        super().__init__(torch.hann_window(fft) / FULL_SCALE, fft, hop, bands)  # a power of two: it rounds nothing
         self.added = added
         self.least = least
 
@@ -44,7 +44,7 @@ class LogMel(MelFeatures):
 
     def extended(self, waveforms: Tensor, lengths: Tensor) -> Tensor:
         margin = self.fft // 2
-        samples = torch.nn.functional.pad(waveforms / FULL_SCALE, (margin, margin + (waveforms.shape[1] == 0)))
+        samples = torch.nn.functional.pad(waveforms, (margin, margin + (waveforms.shape[1] == 0)))
         last = (lengths[:, None] - 1).clamp_min(0)
         steps = torch.arange(1, margin + 1, device=lengths.device)
         for places in (-steps.expand(len(lengths), -1), last + steps):
@@ -53,8 +53,8 @@ class LogMel(MelFeatures):
             samples.scatter_(1, places + margin, samples.gather(1, source + margin))
         return samples
 
-    def windowed(self, frames: Tensor) -> Tensor:
-        return frames * self.window
+    def windowed(self, frames: Tensor, out: Tensor) -> None:
+        torch.mul(frames, self.window, out=out)
 
     def logarithm(self, energies: Tensor) -> Tensor:
         return (energies + self.added).clamp_min(self.least).log()

@@ -25,6 +25,8 @@ BINS = 80
 FULL_SCALE = 32768.0
 BLOCK = 512
 """Frames that a CPU works on at a time, so that they stay in its cache."""
+GROUP = 16
+"""Bands that are summed in one product: as wide as a processor's registers, and of few bins."""
 
 
 class MelFeatures(Uncast, ABC):
@@ -46,11 +48,11 @@ class MelFeatures(Uncast, ABC):
         self.hop = hop
         self.register_buffer("window", window, persistent=False)
         self.register_buffer("bands", bands.double(), persistent=False)
-        # Bands are narrow: of the product with all bins, three quarters would be with zeros.
+        # Bands are narrow: of the product with all bins, four fifths would be with zeros.
         self._products = []
-        for begin in range(0, BINS, 20):
-            heard = bands[:, begin : begin + 20].any(dim=1).nonzero()
-            self._products.append((slice(int(heard[0]), int(heard[-1]) + 1), slice(begin, begin + 20)))
+        for begin in range(0, BINS, GROUP):
+            heard = bands[:, begin : begin + GROUP].any(dim=1).nonzero()
+            self._products.append((slice(int(heard[0]), int(heard[-1]) + 1), slice(begin, begin + GROUP)))
 
     @abstractmethod
     def frames(self, samples: Counts) -> Counts:
@@ -58,11 +60,11 @@ class MelFeatures(Uncast, ABC):
 
     @abstractmethod
     def extended(self, waveforms: Tensor, lengths: Tensor) -> Tensor:
-        """Float32 samples [batch, ≥ window], frame t of an utterance beginning at sample t × hop."""
+        """Samples [batch, ≥ window] as they are given, frame t of an utterance beginning at sample t × hop."""
 
     @abstractmethod
-    def windowed(self, frames: Tensor) -> Tensor:
-        """Frames [..., window] ready for the transform."""
+    def windowed(self, frames: Tensor, out: Tensor) -> None:
+        """Write frames [..., window], ready for the transform, into ``out`` [..., window]."""
 
     @abstractmethod
     def logarithm(self, energies: Tensor) -> Tensor:
@@ -80,26 +82,41 @@ class MelFeatures(Uncast, ABC):
         """
         with torch.autocast(waveforms.device.type, enabled=False):
             lengths_in_frames = self.frames(lengths)
-            frames = self.extended(waveforms.float(), lengths).unfold(1, len(self.window), self.hop)
-            features = self._in_blocks(frames) if frames.device.type == "cpu" else self._features(frames)
-            real = real_frames(lengths_in_frames, frames.shape[1])
-            return features * real[:, :, None], lengths_in_frames
+            samples = self.extended(waveforms, lengths)
+            features = (
+                self._in_blocks(samples) if samples.device.type == "cpu" else self._features(self._framed(samples))
+            )
+            real = real_frames(lengths_in_frames, features.shape[1])
+            return features.masked_fill_(~real[:, :, None], 0.0), lengths_in_frames
 
-    def _in_blocks(self, frames: Tensor) -> Tensor:
-        """As `_features`; some frames at a time stay in the cache of a CPU."""
-        rows = max(BLOCK // frames.shape[1], 1)
-        return torch.cat(
-            [
-                torch.cat([self._features(part) for part in torch.split(some, BLOCK, dim=1)], dim=1)
-                for some in torch.split(frames, rows)
-            ]
-        )
+    def _framed(self, samples: Tensor) -> Tensor:
+        """Float32 frames [batch, frames, window] of samples."""
+        return samples.float().unfold(1, len(self.window), self.hop)
 
-    def _features(self, frames: Tensor) -> Tensor:
-        squares = torch.view_as_real(torch.fft.rfft(self.windowed(frames), n=self.fft)).square()
-        power = (squares[..., 0] + squares[..., 1]).double()
-        energies = [power[..., bins] @ self.bands[bins, bands] for bins, bands in self._products]
-        return self.logarithm(torch.cat(energies, dim=-1).float())
+    def _in_blocks(self, samples: Tensor) -> Tensor:
+        """Features of samples; some frames at a time stay in the cache of a CPU, in memory that is used again."""
+        window, count = len(self.window), 1 + (samples.shape[1] - len(self.window)) // self.hop
+        features = torch.empty(len(samples), count, BINS)
+        rows, size = max(BLOCK // count, 1), -(-count // -(-count // BLOCK))  # blocks of one size
+        room = torch.zeros(0)
+        for some, found in zip(torch.split(samples, rows), torch.split(features, rows), strict=True):
+            for begin, out in zip(range(0, count, size), torch.split(found, size, dim=1), strict=True):
+                part = some[:, begin * self.hop : (begin + out.shape[1] - 1) * self.hop + window]
+                frames = self._framed(part)
+                if room.shape[:2] != frames.shape[:2]:
+                    room = torch.zeros(*frames.shape[:2], self.fft)
+                out.copy_(self._features(frames, room))
+        return features
+
+    def _features(self, frames: Tensor, room: Tensor | None = None) -> Tensor:
+        """Features of frames; ``room`` for as many [batch, frames, fft] is zero beyond the window."""
+        if room is None:
+            room = frames.new_zeros(*frames.shape[:2], self.fft)
+        self.windowed(frames, room[..., : len(self.window)])
+        squares = torch.view_as_real(torch.fft.rfft(room)).square()
+        power = (squares[..., 0] + squares[..., 1]).double().flatten(0, 1)  # [frames, bins]; a matrix is not copied
+        energies = [power[:, bins] @ self.bands[bins, bands] for bins, bands in self._products]
+        return self.logarithm(torch.cat(energies, dim=1).float()).view(*frames.shape[:2], BINS)
 
 
 def triangles(places: Tensor, edges: Tensor) -> Tensor:

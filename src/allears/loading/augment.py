@@ -44,16 +44,15 @@ class Augmentation:
     Args:
         settings: what is drawn from.
         seed: of the run.
+
+    Attributes:
+        changes_lengths: whether an utterance may become longer or shorter.
     """
 
     def __init__(self, settings: AugmentSettings, seed: int) -> None:
         self._rates = np.array([rate_of(speed) for speed in settings.speed] or [SAMPLE_RATE], dtype=np.int64)
         self._seed = seed
-
-    @property
-    def changes_lengths(self) -> bool:
-        """Whether an utterance may become longer or shorter."""
-        return bool((self._rates != SAMPLE_RATE).any())
+        self.changes_lengths = bool((self._rates != SAMPLE_RATE).any())
 
     def lengths(self, lengths: Integers, keys: NDArray[np.uint64], epoch: int) -> Integers:
         """Samples [n] in ``epoch`` of utterances of ``lengths`` [n] and ``keys`` [n]: exactly what `waveform` gives."""
@@ -61,7 +60,7 @@ class Augmentation:
 
     def changes(self, key: int, epoch: int) -> bool:
         """Whether an utterance sounds in ``epoch`` other than it lies in the dataset."""
-        return bool(self._drawn(np.array([key], dtype=np.uint64), epoch)[0] != SAMPLE_RATE)
+        return self.changes_lengths and bool(self._drawn(np.array([key], dtype=np.uint64), epoch)[0] != SAMPLE_RATE)
 
     def waveform(self, waveform: NDArray[np.int16], key: int, epoch: int) -> NDArray[np.int16]:
         """An utterance's ``waveform`` [n] as it sounds in ``epoch``."""

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Self
 
+import numpy as np
+
 from allears import seeding
 from allears.audio.decode import UNREADABLE, decode
 from allears.errors import AudioError
-from allears.layers.augment import SpecAugmentSettings, draw_bands
+from allears.layers.augment import draw_bands
 from allears.loading.augment import AugmentSettings
 from allears.shards.read import ShardReader
 from allears.types import Example
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
+    from allears.layers.augment import SpecAugmentSettings
     from allears.loading.collection import Collection
     from allears.text.tokenizer import Tokenizer
 
-NO_BANDS = SpecAugmentSettings(frequency_masks=0, time_masks=0)
+_NO_BANDS = np.zeros((0, 2), dtype=np.float32)
 
 
 class ExampleReader:
@@ -44,7 +46,7 @@ class ExampleReader:
         self._collection = collection
         self._tokenizer = tokenizer
         self._seed = seed
-        self._bands = spec_augment or NO_BANDS
+        self._spec_augment = spec_augment
         self._augmentation = (augment or AugmentSettings()).build(seed)
         self._readers = [ShardReader(index) for index, _ in collection.parts]
 
@@ -63,12 +65,16 @@ class ExampleReader:
         part, row = self._collection.place(utterance)
         index, _ = self._collection.parts[part]
         key = int(index.keys[row])
+        waveform = self._waveform(part, row, key, epoch, into)
+        return Example(utterance, waveform, self._tokenizer.encode(index.text(row)), *self._bands(key, epoch))
+
+    def _bands(self, key: int, epoch: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Bands of frequencies and of times [masks, 2] that are hidden."""
+        bands = self._spec_augment
+        if bands is None:
+            return _NO_BANDS, _NO_BANDS
         generator = seeding.generator(self._seed, epoch, key)
-        bands = self._bands
-        return Example(
-            utterance,
-            self._waveform(part, row, key, epoch, into),
-            self._tokenizer.encode(index.text(row)),
+        return (
             draw_bands(bands.frequency_masks, bands.frequency_width, generator),
             draw_bands(bands.time_masks, bands.time_width, generator),
         )
