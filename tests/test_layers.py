@@ -27,7 +27,7 @@ LAYERS = (
     ("manifest", "audio", "text", "layers", "scoring"),
     ("corpora", "shards", "models", "synthesis"),
     ("loading", "decoding"),
-    ("training", "evaluation", "cluster", "pictures"),
+    ("training", "evaluation", "cluster", "pictures", "preflight"),
     ("run",),
     ("demo", "inspection", "audit", "parity", "replay", "bench"),
     ("configs",),

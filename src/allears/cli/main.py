@@ -23,6 +23,7 @@ from allears.cli.synthesize import synthesize
 from allears.cli.tokenizer import tokenizer
 from allears.cli.train import train
 from allears.cli.transcribe import transcribe
+from allears.cli.validate import validate
 from allears.errors import AllearsError, too_many_files
 from allears.processes import DEBUG
 
@@ -55,7 +56,7 @@ def _interruptible(command: Callable[..., None]) -> Callable[..., None]:
     return interruptible
 
 
-for _command in (demo, synthesize, prepare, tokenizer, train, launch, evaluate, transcribe, average, parity):
+for _command in (demo, synthesize, prepare, validate, tokenizer, train, launch, evaluate, transcribe, average, parity):
     # What follows the command that launch starts is that command's own.
     _own = {"allow_interspersed_args": _command is not launch}
     app.command(context_settings=_own)(_interruptible(_command))

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
     Frames = Callable[[NDArray[np.int64]], NDArray[np.int64]]
 
+LIMITS = 3
+"""The first of the rules by which utterances are left out are about lengths."""
 SAMPLED = 10_000
 """Texts that are looked at to name the unknown characters."""
 
@@ -110,13 +112,17 @@ def _make_tokenizer(
     place: Path, settings: TokenizerSettings, collection: Collection, tell: Callable[[str], None]
 ) -> None:
     """Leave the run's tokenizer in ``place``: the one that is named, or a new one."""
+    tokenizer_for(collection, settings, tell).save(place)
+
+
+def tokenizer_for(collection: Collection, settings: TokenizerSettings, tell: Callable[[str], None]) -> Tokenizer:
+    """The tokenizer that the settings name, or a new one from the transcripts; ``tell`` says a remark on it."""
     if settings.path is not None:
-        made = Tokenizer.load(Path(settings.path))
-    else:
-        made, remark = Tokenizer.train([collection.text(utterance) for utterance in range(len(collection))], settings)
-        if remark:
-            tell(remark)
-    made.save(place)
+        return Tokenizer.load(Path(settings.path))
+    made, remark = Tokenizer.train([collection.text(utterance) for utterance in range(len(collection))], settings)
+    if remark:
+        tell(remark)
+    return made
 
 
 def _usable(
@@ -135,23 +141,12 @@ def _usable(
     strange = np.zeros(len(collection), dtype=np.bool_)
     rules: list[tuple[str, str]] = []
     for block in blocks(len(collection)):
-        lengths, (tokens, frames, unknown) = samples[block], counts[block].T
-        longest = augmentation.longest(lengths) if augmentation.changes_lengths else None
-        limited = limits(lengths, plan, longest)
-        strange[block] = (unknown > 0) & ~np.any(list(limited.values()), axis=0)
-        out = {(why, ""): at for why, at in limited.items()} | {
-            ("without a token left of their text", ""): tokens == 0,
-            (
-                f"of more unknown tokens than tokenizer.most_unknown ({most_unknown:g} of all) allows",
-                "use a tokenizer made from more texts like these, or raise that",
-            ): (unknown > most_unknown * tokens) & (not tokenizer.writes_bytes),
-            (
-                "of more tokens than the model has frames, so that CTC cannot align them",
-                "use a tokenizer of fewer and longer tokens, as words or more pieces are, or less subsampling",
-            ): output_frames(augmentation.shortest(lengths)) < frames,
-        }
-        for number, at in enumerate(out.values(), start=1):
-            rule[block][at & (rule[block] == 0)] = number
+        lengths, targets = samples[block], counts[block]
+        out = left_out_by(lengths, targets, plan, most_unknown, tokenizer, output_frames, augmentation)
+        within = ~np.any(list(out.values())[:LIMITS], axis=0)
+        strange[block] = (targets[:, 2] > 0) & within
+        for number, leaves in enumerate(out.values(), start=1):
+            rule[block][leaves & (rule[block] == 0)] = number
         rules = list(out)
         samples.forget()
         counts.forget()
@@ -173,6 +168,44 @@ def _usable(
     if left_out:
         tell(f"{int((~usable).sum()):,} of {len(collection):,} utterances are left out: {found}.")
     return usable
+
+
+def left_out_by(
+    lengths: NDArray[np.int64],
+    targets: NDArray[np.int32],
+    plan: PlanSettings,
+    most_unknown: float,
+    tokenizer: Tokenizer,
+    output_frames: Frames,
+    augmentation: Augmentation,
+) -> dict[tuple[str, str], NDArray[np.bool_]]:
+    """Which rule leaves which utterances out of a training: (rule, remedy) → those that it concerns [n].
+
+    Too short, too long, longer than a micro-batch (these are `LIMITS`); no token, too many unknown ones, too few frames
+    for CTC.
+
+    Args:
+        lengths: samples [n].
+        targets: tokens, frames that CTC needs, unknown tokens of each [n, 3].
+        plan: limits of lengths.
+        most_unknown: share of unknown tokens.
+        tokenizer: that counted the tokens.
+        output_frames: samples [n] → frames in which the model can place tokens [n].
+        augmentation: what changes lengths.
+    """
+    tokens, frames, unknown = targets.T
+    longest = augmentation.longest(lengths) if augmentation.changes_lengths else None
+    return {(why, ""): at for why, at in limits(lengths, plan, longest).items()} | {
+        ("without a token left of their text", ""): tokens == 0,
+        (
+            f"of more unknown tokens than tokenizer.most_unknown ({most_unknown:g} of all) allows",
+            "use a tokenizer made from more texts like these, or raise that",
+        ): (unknown > most_unknown * tokens) & (not tokenizer.writes_bytes),
+        (
+            "of more tokens than the model has frames, so that CTC cannot align them",
+            "use a tokenizer of fewer and longer tokens, as words or more pieces are, or less subsampling",
+        ): output_frames(augmentation.shortest(lengths)) < frames,
+    }
 
 
 def _strange(collection: Collection, at: NDArray[np.bool_], tokenizer: Tokenizer) -> str:

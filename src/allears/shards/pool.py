@@ -27,7 +27,10 @@ Message = TypeVar("Message")
 
 
 def run(
-    function: Callable[[Task], Iterable[Message]], tasks: Sequence[Task], processes: int
+    function: Callable[[Task], Iterable[Message]],
+    tasks: Sequence[Task],
+    processes: int,
+    again: str = "run the same command again: it goes on where it was.",
 ) -> Generator[tuple[int, Message], None, None]:
     """Call ``function`` on each task in spawned processes; yield (place of the task, message) as messages come.
 
@@ -35,6 +38,7 @@ def run(
         function: at the top level of a module; what it yields is sent.
         tasks: given out in order; their ``str`` names them in an error.
         processes: how many at most.
+        again: what to do when a worker has been killed.
 
     Raises:
         DatasetError: a worker failed, or was killed.
@@ -43,7 +47,7 @@ def run(
     workers: list[_Worker[Task, Message]] = []
     try:
         for _ in range(min(processes, len(tasks))):
-            workers.append(_Worker(function))
+            workers.append(_Worker(function, again))
             workers[-1].give(*waiting.popleft())
         busy = {worker.pipe: worker for worker in workers}
         while busy:
@@ -64,10 +68,11 @@ def run(
 class _Worker(Generic[Task, Message]):
     """One process as its parent sees it."""
 
-    def __init__(self, function: Callable[[Task], Iterable[Message]]) -> None:
+    def __init__(self, function: Callable[[Task], Iterable[Message]], again: str) -> None:
         context = multiprocessing.get_context("spawn")
         self.pipe, other = context.Pipe()
         self.place = -1
+        self._again = again
         self._task = ""
         self._process = context.Process(target=_work, args=(function, other, os.getpid()), daemon=True)
         with _interrupts_held():
@@ -105,9 +110,7 @@ class _Worker(Generic[Task, Message]):
             cause = f"was ended by {signal.Signals(-code).name}, perhaps by a library at a damaged file;"
         else:
             cause = f"ended with code {code};"
-        return DatasetError(
-            f"A worker process at {self._task} {cause} run the same command again: it goes on where it was."
-        )
+        return DatasetError(f"A worker process at {self._task} {cause} {self._again}")
 
 
 @contextlib.contextmanager

@@ -1,0 +1,1 @@
+"""What will break or slow a training, found before it starts."""
