@@ -163,7 +163,9 @@ def test_another_corpus_is_refused_and_overwritten_when_asked(small: Corpus, mad
     with pytest.raises(DatasetError, match="--overwrite"):
         prepare(small, tmp_path / "d", encoding="flac")
     assert contents(tmp_path / "d") == contents(made)
+    (tmp_path / "d" / "validation").mkdir()  # of what is about to go
     assert prepare(other, tmp_path / "d", overwrite=True).utterances == 5
+    assert not (tmp_path / "d" / "validation").exists()
     prepare(other, tmp_path / "fresh")
     assert contents(tmp_path / "d") == contents(tmp_path / "fresh")
 

@@ -32,13 +32,14 @@ def validate(
 
     Example: allears validate data/mine tiny train.split=train
     """
+    from allears.manifest.index import VALIDATION
     from allears.reporting import show_json
     from allears.run.validate import validate as examine
 
     given = list(overrides or [])
     if config is not None and "=" in config:
         given, config = [config, *given], None
-    place = out or dataset / "validation"
+    place = out or dataset / VALIDATION
     report = examine(dataset, config, given, place, processes)
     _show(report, place)
     if as_json:

@@ -30,6 +30,8 @@ Encoding = Literal["pcm16", "flac"]
 FOLDER: Final = "index"
 WORK: Final = ".work"
 """Where ``prepare`` keeps what it needs to go on after it was stopped; absent from a complete dataset."""
+VALIDATION: Final = "validation"
+"""Where ``validate`` leaves what it found, where no other folder is named."""
 VERSION: Final = 1
 
 _COLUMNS: Final = {

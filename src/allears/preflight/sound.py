@@ -26,7 +26,7 @@ NEAR_FULL_SCALE = 32700
 LEAST_CLIPPED = 4096
 """Below an eighth of full scale, equal samples at the extreme are coarse steps of a quiet recording."""
 BAND_FRAME = 512
-BAND_FRAMES = 128
+BAND_FRAMES = 64
 BAND = 500.0
 """Width in Hz of the bands in which energy is looked for."""
 BAND_BELOW = 60.0
@@ -124,18 +124,25 @@ def _window() -> Floats:
     return np.hanning(BAND_FRAME).astype(np.float32)
 
 
+@cache
+def _bands() -> Floats:
+    """Averages bins [bins, bands]; the bin of 0 Hz is in none."""
+    width = round(BAND / SAMPLE_RATE * BAND_FRAME)  # bins
+    bands = np.repeat(np.eye(BAND_FRAME // 2 // width, dtype=np.float32), width, axis=0) / np.float32(width)
+    return np.concatenate([np.zeros_like(bands[:1]), bands])
+
+
 def bandwidth(waveform: NDArray[np.int16]) -> float:
-    """Upper edge in Hz of the highest band of 500 Hz that holds energy in two of 128 frames; 0 where none does."""
-    count = max(1, len(waveform) // BAND_FRAME)
-    starts = np.unique(np.linspace(0, (count - 1) * BAND_FRAME, min(count, BAND_FRAMES)).astype(np.int64))
+    """Upper edge in Hz of the highest band of 500 Hz that holds energy in two of 64 frames; 0 where none does."""
     if len(waveform) < BAND_FRAME:
         waveform = np.pad(waveform, (0, BAND_FRAME - len(waveform)))
-    frames = np.lib.stride_tricks.sliding_window_view(waveform, BAND_FRAME)[starts] * _window()  # [frames, samples]
-    spectrum = np.fft.rfft(frames - frames.mean(axis=1, keepdims=True), axis=1)[:, 1:]  # [frames, bins]
-    powers = np.square(np.abs(spectrum))
-    lone = 2 if len(powers) >= LONE_FRAMES else 1
-    width = round(BAND / SAMPLE_RATE * BAND_FRAME)  # bins
-    banded = powers.reshape(len(powers), -1, width).mean(axis=2)  # [frames, bands]
+    whole = len(waveform) // BAND_FRAME
+    places = np.linspace(0, whole - 1, min(whole, BAND_FRAMES)).astype(np.int64)
+    frames = waveform[: whole * BAND_FRAME].reshape(whole, BAND_FRAME)[places].astype(np.float32)  # [frames, samples]
+    frames -= frames.mean()  # an offset would leak, and be the strongest band
+    frames *= _window()
+    banded = np.square(np.abs(np.fft.rfft(frames, axis=1))) @ _bands()  # [frames, bands]
+    lone = 2 if len(frames) >= LONE_FRAMES else 1
     strongest = np.partition(banded, -lone, axis=0)[-lone]  # [bands]
     floor = max(float(strongest.max()) * 10 ** (-BAND_BELOW / 10), BAND_FLOOR * BAND_FRAME)
     held = np.flatnonzero(strongest > floor)

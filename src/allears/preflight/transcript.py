@@ -39,7 +39,9 @@ _HANGUL: Final = re.compile(f"[{HANGUL}\u1100-\u11ff\u3131-\u318e]")
 _DAMAGED: Final = re.compile(
     "\ufffd"  # what a decoder writes for bytes that are no text
     "|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]"  # control characters
-    "|[ÂÃÐÑØÙ][\u0080-\u00bf€‚ƒ„…†‡ˆ‰Š‹Œ‘’“”•–—˜™š›œ]"  # UTF-8 that was read as Latin-1 or Windows-1252
+    # UTF-8 that was read as Latin-1 or Windows-1252; quotes and dashes may well follow a capital that ends a word.
+    "|[ÂÃ][\u0080-\u00bf€‚ƒ„†‡ˆ‰Š‹ŒŽ•˜™š›œžŸ]"
+    "|(?:[ÐÑØÙ][\u0080-\u00bf€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ]){2,}"
     "|â€"
     r"|&(?:amp|lt|gt|quot|apos|nbsp|#\d{1,6}|#x[0-9a-fA-F]{1,5});"
 )

@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from allears import files
-from allears.errors import DatasetError
+from allears.errors import DataError, DatasetError
 from allears.manifest.index import Index
 from allears.preflight import page
 from allears.preflight.findings import find
@@ -51,9 +51,7 @@ def validate(
     if not len(index):
         raise DatasetError(f"{dataset} has no utterances; prepare a corpus that has some.")
     recipe = recipe_of(index, config, others) if config is not None else None
-    with files.writing(out):  # before anything takes hours
-        out.mkdir(parents=True, exist_ok=True)
-        _tried(out)
+    _tried(out)  # before anything takes hours
     read = survey(index, settings, processes or len(os.sched_getaffinity(0)))
     found = find(read, settings) + compare(read, settings)
     if recipe is not None:
@@ -88,11 +86,16 @@ def recipe_of(index: Index, config: str, overrides: Sequence[str]) -> Recipe:
     )
 
 
-def _tried(folder: Path) -> None:
+def _tried(out: Path) -> None:
     """Write a file there, and take it away."""
-    with files.written(folder / ".trial") as file:
-        file.write(b"")
-    (folder / ".trial").unlink()
+    trial = out / ".trial"
+    try:
+        with files.writing(out):
+            with files.written(trial) as file:
+                file.write(b"")
+            trial.unlink()
+    except DataError as error:
+        raise DataError(f"{str(error).rstrip('.')}, with --out FOLDER.") from error
 
 
 def shares(report: Report) -> list[tuple[str, str, str, str, str]]:

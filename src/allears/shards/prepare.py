@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 
 MINIMUM_SECONDS: Final = 0.1
 SHARDS: Final = "shards"
-_OURS: Final = frozenset({index.FOLDER, index.WORK, SHARDS, manifest.NAME, manifest.REJECTED, reports.NAME})
+_OURS: Final = frozenset(
+    {index.FOLDER, index.WORK, index.VALIDATION, SHARDS, manifest.NAME, manifest.REJECTED, reports.NAME}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +149,7 @@ def _check_whole(out: Path) -> None:
 
 def _clear(out: Path) -> None:
     """Remove a dataset, its index first: what is left by a kill in between is no dataset any more."""
-    for name in (index.FOLDER, index.WORK, SHARDS):
+    for name in (index.FOLDER, index.WORK, index.VALIDATION, SHARDS):
         shutil.rmtree(out / name, ignore_errors=True)
     for name in (manifest.NAME, manifest.REJECTED, reports.NAME):
         (out / name).unlink(missing_ok=True)
