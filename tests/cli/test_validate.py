@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from allears.files import read_json, write_json
-from allears.manifest.index import Index
+from allears.manifest.index import Index, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -102,6 +102,8 @@ def test_errors_are_one_sentence(command: Command, copy: Path, tmp_path: Path) -
     assert "not valid YAML" in said(copy, tmp_path / "bad.yaml")
     (tmp_path / "file").write_text("")
     assert "cannot be written" in said(copy, "--out", tmp_path / "file")
+    write(tmp_path / "nothing", [], "pcm16", [])
+    assert "nothing" in said(tmp_path / "nothing")
     about = read_json(copy / "index" / "index.json")
     write_json(copy / "index" / "index.json", about | {"version": 99})
     assert "has version 99" in said(copy)

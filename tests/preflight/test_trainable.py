@@ -85,6 +85,11 @@ def test_steps_that_vary(surveyed: Surveyed) -> None:
     assert "uneven steps" not in found_in(survey, lengths, content, step_seconds=20.0, micro_batches=1)
 
 
+def test_nothing_that_can_be_trained_on(surveyed: Surveyed) -> None:
+    found = found_in(surveyed(["abc"] * 3), max_seconds=1.0)
+    assert rows(found) == {"longer than the plan allows": [0, 1, 2]}
+
+
 @pytest.mark.parametrize(("samples", "said"), [(20_000, True), (30_000, False)])
 def test_short_utterances_normalised_one_by_one(surveyed: Surveyed, samples: int, said: bool) -> None:
     found = found_in(surveyed(["abc"] * 3), [samples] * 3)

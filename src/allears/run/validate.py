@@ -69,8 +69,9 @@ def recipe_of(index: Index, config: str, overrides: Sequence[str]) -> Recipe:
         SettingsError: a setting is wrong.
         DatasetError: the dataset has no such split.
     """
-    sources = [item for item in overrides if item.startswith("train.")]
-    own = [f"train.dataset={index.folder}"] if sources and "train.dataset" not in "".join(sources) else []
+    given = {item.partition("=")[0] for item in overrides}
+    unnamed = "train.split" in given and "train.dataset" not in given
+    own = [f"train.dataset={index.folder}"] if unnamed else []
     settings, run = settings_of(config, [*own, *overrides])
     tokenizer = settings.tokenizer
     if run is not None:
