@@ -63,7 +63,7 @@ DURATION: Final = _fault(
 STALE: Final = _fault(
     "manifest differs",
     "the manifest says another id or text than the index, which is what is trained on",
-    "prepare the dataset again with --overwrite, from the manifest if that is right",
+    "give the right texts to allears prepare --texts, or prepare the dataset again with --overwrite",
 )
 SILENT: Final = _fault("silent", "no frame of 20 ms is above {silence_level:g} dBFS", _LEAVE)
 NO_LETTERS: Final = _fault("no letters", "nothing is left of the transcript once it is normalised", _LEAVE)
@@ -105,7 +105,7 @@ SLOW: Final = _warning(
 DAMAGED_TEXT: Final = _warning(
     "damaged text",
     "the transcript holds control characters, HTML entities, U+FFFD, or UTF-8 that was read as Latin-1",
-    "mend the encoding of the transcripts, and prepare again",
+    "mend the encoding of the transcripts; allears prepare --texts puts them in place",
 )
 TWO_SCRIPTS: Final = _warning(
     "two scripts in a word",
@@ -120,7 +120,7 @@ OTHER_SCRIPT: Final = _warning(
 RARE: Final = _warning(
     "rare letters",
     "a letter beyond ASCII that {rare_utterances} utterances or fewer hold",
-    "normalise these letters in the transcripts, or be content that they are not learnt",
+    "normalise these letters (allears prepare --texts changes transcripts), or be content that they are not learnt",
 )
 SAME_AUDIO: Final = _warning("same audio", "the same samples as another utterance", "take all but one out")
 REPEATED: Final = _warning(

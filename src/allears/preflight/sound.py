@@ -65,14 +65,15 @@ def measure(waveform: NDArray[np.int16], settings: PreflightSettings) -> Sound:
     frames = waveform[: len(waveform) // size * size].reshape(-1, size).astype(np.float32)  # [frames, samples]
     means = frames.mean(axis=1)
     powers = np.maximum(np.einsum("fs,fs->f", frames, frames) / size - means * means, 0)
-    silent = powers < _silence(powers, settings)
+    ordered = np.sort(powers)
+    silent = powers < _silence(ordered, settings)
     return Sound(
         level=decibels(float(powers.mean()) / FULL_SCALE**2),
         clipped=clipped(waveform),
         offset=float(means.mean()) / FULL_SCALE,
         silent=float(silent.mean()),
         pause=_longest_run(silent) * size / SAMPLE_RATE,
-        snr=signal_to_noise(powers),
+        snr=signal_to_noise(ordered),
         bandwidth=bandwidth(waveform),
     )
 
@@ -82,10 +83,15 @@ def decibels(power: float) -> float:
     return 10 * float(np.log10(max(power, 1e-12)))
 
 
-def _silence(powers: Floats, settings: PreflightSettings) -> float:
-    """Power below which a frame is silent."""
+def _percentile(ordered: Floats, percent: int) -> float:
+    """Of numbers in ascending order [n], n > 0; the nearest of them, which takes a tenth of the time of NumPy's own."""
+    return float(ordered[round(percent / 100 * (len(ordered) - 1))])
+
+
+def _silence(ordered: Floats, settings: PreflightSettings) -> float:
+    """Power below which a frame is silent, from the powers of all in ascending order [n]."""
     absolute = FULL_SCALE**2 * 10 ** (settings.silence_level / 10)
-    return max(absolute, float(np.percentile(powers, 95)) * 10 ** (-settings.silence_below / 10))
+    return max(absolute, _percentile(ordered, 95) * 10 ** (-settings.silence_below / 10))
 
 
 def _longest_run(where: NDArray[np.bool_]) -> int:
@@ -105,18 +111,18 @@ def clipped(waveform: NDArray[np.int16]) -> float:
     return max(flat, int(full)) / len(waveform)
 
 
-def signal_to_noise(powers: Floats) -> float:
-    """Estimated signal-to-noise ratio in decibels from the powers of frames [n].
+def signal_to_noise(ordered: Floats) -> float:
+    """Estimated signal-to-noise ratio in decibels from the powers of frames in ascending order [n].
 
     The tenth percentile is taken for the noise, the 95th for speech in that noise, as NIST's STNR takes the ends of the
     histogram of frame energies. Frames of digital silence hold neither. WADA-SNR (Kim and Stern, Interspeech 2008) was
     tried beside it: on clean speech it scatters from -9 to 100 dB, this from 18 up.
     """
-    heard = powers[powers > 1]
+    heard = ordered[np.searchsorted(ordered, 1, side="right") :]
     if len(heard) == 0:
         return float("nan")
-    noise, loud = np.percentile(heard, [10, 95])
-    return decibels(float(loud - noise) / float(noise))
+    noise, loud = _percentile(heard, 10), _percentile(heard, 95)
+    return decibels((loud - noise) / noise)
 
 
 @cache
