@@ -1,29 +1,32 @@
-"""Audio files as they come: any rate, any number of channels, anything that libsndfile opens.
+"""Audio files as they come: any rate, any number of channels, anything that a decoder opens.
 
-open → seek → read in blocks, mean of the channels → resample (soxr HQ) → int16 at 16 kHz
+open → seek → read in blocks, mean of the living channels → resample (soxr HQ) → int16 at 16 kHz
 """
 
 from __future__ import annotations
 
+import io
 import os
-import re
 import stat
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, BinaryIO, Final, Self
 
 import numpy as np
-import soundfile
-import soxr
 
+from allears.audio import channels
 from allears.audio.decode import UNREADABLE
+from allears.audio.opening import opened
+from allears.audio.resample import Stream, int16_at_16k
 from allears.errors import AudioError
 from allears.reporting import counted
-from allears.types import SAMPLE_RATE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import TracebackType
+    from typing import Any
 
     from numpy.typing import NDArray
+
+    from allears.audio.forward import Decoder
 
 MISSING: Final = "missing file"
 EMPTY: Final = "empty"
@@ -44,30 +47,37 @@ class AudioFile:
     """An open audio file; a context manager.
 
     Attributes:
-        path: where it lies.
+        path: where it lies, or what it is called.
         rate: its own samples per second.
         channels: how many it has.
-        frames: its length in its own rate, as its header says.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, source: BinaryIO | bytes | None = None) -> None:
+        """Open the file at ``path``, or ``source``, a file object or bytes that are called ``path`` in errors.
+
+        Raises:
+            AudioError: with the reason why it cannot be read.
+        """
         self.path = path
-        _check_regular(path)
+        self._file = _file(path, source)
         try:
-            self._file = soundfile.SoundFile(path)
-        except (soundfile.SoundFileError, RuntimeError, TypeError, OSError) as error:
-            raise AudioError(UNREADABLE, f"{path} is not audio that can be read: {_reason(error)}.") from error
-        self.rate: int = self._file.samplerate
-        if self.rate < LOWEST_RATE:
+            self._decoder: Decoder = opened(self._file, path, None if source is not None else path)
+        except OSError as error:
             self._file.close()
+            raise AudioError(UNREADABLE, f"{path} cannot be read: {_reason(error)}.") from error
+        except BaseException:
+            self._file.close()
+            raise
+        self.rate: int = self._decoder.rate
+        self.channels: int = self._decoder.channels
+        self._lives: NDArray[np.bool_] | None = None
+        if self.rate < LOWEST_RATE:
+            self.close()
             raise AudioError(
                 UNREADABLE,
                 f"{path} has {counted(self.rate, 'sample')} a second, and speech needs {LOWEST_RATE} or more; "
                 "mend its header.",
             )
-        self.channels: int = self._file.channels
-        self.frames: int = self._file.frames
-        self._position = 0
 
     def __enter__(self) -> Self:
         return self
@@ -77,8 +87,14 @@ class AudioFile:
     ) -> None:
         self.close()
 
+    @property
+    def frames(self) -> int | None:
+        """Its length in its own rate; None where its header does not tell and its end has not been met."""
+        return self._decoder.frames
+
     def close(self) -> None:
-        """Close the file."""
+        """Close the file, and the file object that it was made of."""
+        self._decoder.close()
         self._file.close()
 
     def read(self, start: float = 0.0, duration: float | None = None) -> NDArray[np.int16]:
@@ -88,16 +104,15 @@ class AudioFile:
             AudioError: the segment lies outside the file, or the file is damaged, empty or constant there.
         """
         first, last = self._bounds(start, duration)
-        blocks = list(self._blocks(first, last - first))
+        blocks = list(self._blocks(first, last))
         samples = np.concatenate(blocks) if blocks else np.zeros(0, dtype=np.int16)
-        self._check_length(first, last, len(samples))
-        if len(samples) and samples.min() == samples.max():
-            raise AudioError(SILENT, f"{self.path}: all samples{_between(start, duration)} are {samples[0]}.")
+        self._bounds(start, duration)  # once more, for now the end may be known
+        self._check_length(first + len(samples), last)
+        self._check_sound(samples, start, duration)
         waveform = int16_at_16k(samples, self.rate, self.path)
         if len(waveform) == 0:
             raise AudioError(EMPTY, f"{self.path} has no samples{_between(start, duration)}.")
-        if waveform.min() == waveform.max():
-            raise AudioError(SILENT, f"{self.path}: all samples{_between(start, duration)} are {waveform[0]}.")
+        self._check_sound(waveform, start, duration)
         return waveform
 
     def blocks(self) -> Iterator[NDArray[np.int16]]:
@@ -106,71 +121,65 @@ class AudioFile:
         Raises:
             AudioError: the file is damaged or empty; what lies before has been given.
         """
-        stream = soxr.ResampleStream(self.rate, SAMPLE_RATE, 1, dtype="float32", quality="HQ")
+        stream = Stream(self.rate, self.path)
         frames = 0
         for block in self._blocks(0, self.frames):
             frames += len(block)
-            if block.dtype == np.int16 and self.rate == SAMPLE_RATE:
-                yield block
-            else:
-                yield _rounded(self._resampled(stream, _scaled(block, self.path), last=False))
-        if self.rate != SAMPLE_RATE and frames:
-            yield _rounded(self._resampled(stream, np.zeros(0, dtype=np.float32), last=True))
-        self._check_length(0, self.frames, frames)
+            yield stream.add(block)
+        rest = stream.add(np.zeros(0, dtype=np.float32), last=True)
+        if len(rest):
+            yield rest
+        self._check_length(frames, self.frames)
         if not frames:
             raise AudioError(EMPTY, f"{self.path} has no samples.")
 
-    def _resampled(self, stream: Any, samples: NDArray[np.float32], last: bool) -> NDArray[np.float32]:
-        """What ``stream`` gives out for ``samples`` [n]; it holds some back until the last ones."""
-        if self.rate == SAMPLE_RATE:
-            return samples
-        try:
-            return stream.resample_chunk(samples, last)  # type: ignore[no-any-return]
-        except (ValueError, RuntimeError) as error:
-            raise AudioError(
-                UNREADABLE, f"{self.path}: {self.rate} Hz cannot be resampled: {_reason(error)}."
-            ) from error
-
-    def _bounds(self, start: float, duration: float | None) -> tuple[int, int]:
-        """First and last + 1 frame of a segment, checked against the file's own length."""
-        total = self.frames / self.rate
+    def _bounds(self, start: float, duration: float | None) -> tuple[int, int | None]:
+        """First and last + 1 frame of a segment, checked against the file's own length where that is known."""
         if not (start >= 0 and (duration is None or duration >= 0)):
             raise AudioError(OUTSIDE, f"{self.path}: start {start:g} s or duration {duration} s is negative.")
+        frames = self.frames
+        if frames is None:
+            return round(start * self.rate), None if duration is None else round((start + duration) * self.rate)
+        total = frames / self.rate
         end = total if duration is None else start + duration
         if end > total + SLACK_SECONDS or (start > 0 and start >= total):
+            self._check_length(frames, frames)
             raise AudioError(
                 OUTSIDE, f"{self.path} has {total:.3f} s; the segment{_between(start, duration)} lies outside."
             )
-        last = self.frames if end > total - SNAP_SECONDS else round(end * self.rate)
+        last = frames if end > total - SNAP_SECONDS else round(end * self.rate)
         return min(round(start * self.rate), last), last
 
-    def _blocks(self, first: int, frames: int) -> Any:
-        """Blocks of one channel: int16 as they lie where that is possible without loss, else float32 in ±1."""
-        kind = "int16" if self._file.subtype in {"PCM_16", "PCM_S8", "PCM_U8"} and self.channels == 1 else "float32"
-        try:
-            if first != self._position:  # an empty file cannot be sought in, not even to its start
-                self._position = self._file.seek(first)
-            while frames > 0:
-                block = self._file.read(min(frames, _BLOCK), dtype=kind, always_2d=True)  # [frames, channels]
-                if len(block) == 0:
-                    return
-                frames -= len(block)
-                self._position += len(block)
-                yield block[:, 0] if self.channels == 1 else block.mean(axis=1)
-        except (soundfile.SoundFileError, RuntimeError, MemoryError) as error:
-            raise AudioError(UNREADABLE, f"{self.path} is damaged: {_reason(error)}.") from error
+    def _blocks(self, first: int, last: int | None) -> Iterator[NDArray[Any]]:
+        """Blocks [n] of one channel: int16 as they lie where that is possible without loss, else float32 in ±1."""
+        if self._lives is None:
+            lives = channels.living(self._decoder) if self.channels > 1 else np.ones(1, dtype=np.bool_)
+            self._lives = lives
+        self._decoder.seek(first)
+        while last is None or first < last:
+            block = self._decoder.read(_BLOCK if last is None else min(last - first, _BLOCK))
+            if len(block) == 0:
+                return
+            first += len(block)
+            yield channels.mean(block, self._lives)
 
-    def _check_length(self, first: int, last: int, read: int) -> None:
-        """A file that ends before its header says has been cut off."""
-        there = first + read
-        promised = last
-        if there == self.frames and self._file.format in {"WAV", "WAVEX"}:
-            promised = _promised_by_wav(self._file.extra_info, self.frames)
+    def _check_length(self, there: int, last: int | None) -> None:
+        """A file that ends before its header says has been cut off; ``there`` frames of ``last`` were met."""
+        promised = last if last is not None else there
+        if there == self.frames and self._decoder.promised is not None:
+            promised = self._decoder.promised
         if promised - there > SLACK_SECONDS * self.rate:
             raise AudioError(
                 UNREADABLE,
                 f"{self.path} is cut off: {there / self.rate:.2f} of {promised / self.rate:.2f} s are there.",
             )
+
+    def _check_sound(self, samples: NDArray[Any], start: float, duration: float | None) -> None:
+        if not len(samples) or samples.min() != samples.max():
+            return
+        cancel = self._lives is not None and np.count_nonzero(self._lives) > 1
+        how = "its channels cancel one another, and " if cancel else ""
+        raise AudioError(SILENT, f"{self.path}: {how}all samples{_between(start, duration)} are {samples[0]}.")
 
 
 def read(path: str, start: float = 0.0, duration: float | None = None) -> NDArray[np.int16]:
@@ -181,6 +190,21 @@ def read(path: str, start: float = 0.0, duration: float | None = None) -> NDArra
     """
     with AudioFile(path) as file:
         return file.read(start, duration)
+
+
+def _file(path: str, source: BinaryIO | bytes | None) -> BinaryIO:
+    """The bytes to read."""
+    if isinstance(source, bytes):
+        source = io.BytesIO(source)
+    if source is not None:
+        if source.seek(0, io.SEEK_END) == 0:
+            raise AudioError(EMPTY, f"{path} has 0 bytes.")
+        return source
+    _check_regular(path)
+    try:
+        return open(path, "rb")  # noqa: PTH123 (a str from a manifest; closed with the decoder)
+    except OSError as error:
+        raise AudioError(UNREADABLE, f"{path} cannot be opened: {_reason(error)}.") from error
 
 
 def _check_regular(path: str) -> None:
@@ -199,42 +223,6 @@ def _check_regular(path: str) -> None:
         raise AudioError(EMPTY, f"{path} has 0 bytes.")
 
 
-def _promised_by_wav(log: str, frames: int) -> int:
-    """How many frames a WAV header promises; libsndfile shortens the file to what is there and only logs it."""
-    found = re.search(r"^data : (\d+) \(should be (\d+)\)$", log, re.MULTILINE)
-    if found is None:
-        return frames
-    promised, there = int(found[1]), int(found[2])
-    written_to_a_pipe = promised >= 0x7FFFF000  # sox and ffmpeg put a placeholder there
-    return frames if written_to_a_pipe or there == 0 else round(frames * promised / there)
-
-
-def int16_at_16k(samples: NDArray[Any], rate: int, path: str) -> NDArray[np.int16]:
-    """Resample [n] to 16 kHz where needed; floats are clipped and rounded to the range of int16."""
-    if samples.dtype == np.int16 and rate == SAMPLE_RATE:
-        return samples
-    scaled = _scaled(samples, path)
-    if rate != SAMPLE_RATE and len(scaled):
-        try:
-            scaled = soxr.resample(scaled, rate, SAMPLE_RATE, quality="HQ")
-        except (ValueError, RuntimeError) as error:
-            raise AudioError(UNREADABLE, f"{path}: {rate} Hz cannot be resampled: {_reason(error)}.") from error
-    return _rounded(scaled)
-
-
-def _scaled(samples: NDArray[Any], path: str) -> NDArray[np.float32]:
-    """Samples [n] as float32 in the range of int16."""
-    scaled: NDArray[np.float32] = samples.astype(np.float32)
-    scaled *= np.float32(1.0 if samples.dtype == np.int16 else 32768.0)
-    if not np.isfinite(scaled).all():
-        raise AudioError(UNREADABLE, f"{path} holds samples that are not finite numbers.")
-    return scaled
-
-
-def _rounded(scaled: NDArray[np.float32]) -> NDArray[np.int16]:
-    return np.rint(np.clip(scaled, -32768.0, 32767.0)).astype(np.int16)
-
-
 def _between(start: float, duration: float | None) -> str:
     if duration is not None:
         return f" from {start:g} to {start + duration:g} s"
@@ -242,8 +230,7 @@ def _between(start: float, duration: float | None) -> str:
 
 
 def _reason(error: BaseException) -> str:
-    """The library's own words, without the path that it repeats and its full stop."""
+    """The system's own words, without the path that they repeat and their full stop."""
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
-    words = (getattr(error, "error_string", "") or str(error) or type(error).__name__).strip().rstrip(".")
-    return "Format not recognised" if words.startswith("File does not exist") else words  # it does: it was looked at
+    return str(error).strip().rstrip(".") or type(error).__name__

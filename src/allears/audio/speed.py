@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from allears.audio.files import int16_at_16k
+from allears.audio.resample import int16_at_16k
 from allears.types import SAMPLE_RATE
 
 if TYPE_CHECKING:

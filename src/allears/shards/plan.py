@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from allears.types import Utterance
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 """Raised when the bytes of a shard change for the same corpus and settings."""
 
 _BYTES_PER_SECOND: Final = {".flac": 18_000, ".mp3": 8_000, ".ogg": 6_000, ".opus": 4_000, ".wav": 32_000}
