@@ -147,6 +147,16 @@ def test_a_playlist_behind_junk_opens_no_other_file(tmp_path: Path) -> None:
         read(str(tmp_path / "list.m3u8"))
 
 
+def test_one_channel_is_asked_for() -> None:
+    with AudioFile("it", wav(samples=np.stack([0 * SOUND, SOUND, -SOUND], axis=1))) as file:
+        np.testing.assert_array_equal(file.read(0.25, 0.5, 1), SOUND[4_000:12_000])
+        np.testing.assert_array_equal(file.read(channel=2), -SOUND)
+        with pytest.raises(AudioError, match=r"^it: all samples are 0\.$"):
+            file.read(channel=0)
+        with pytest.raises(AudioError, match="no channel 3: it has 3, counted from 0"):
+            file.read(channel=3)
+
+
 def test_dead_channels_are_judged_by_the_whole_file() -> None:
     late = np.where(np.arange(len(SOUND)) > 12_000, SOUND, 0).astype(np.int16)  # digital silence, then speech
     with AudioFile("it", wav(samples=np.stack([SOUND, late], axis=1))) as file:

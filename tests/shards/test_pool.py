@@ -47,6 +47,24 @@ def test_a_worker_that_dies_is_an_error_at_once(tasks: Any, number: int, words: 
     assert time.monotonic() - began < 20
 
 
+def test_a_death_tells_where_it_was_and_another_worker_goes_on(tasks: Any) -> None:
+    deaths: list[tuple[int, int, int]] = []
+
+    def even(task: int, death: pool.WorkerError) -> int:
+        deaths.append((task, death.item, death.code))
+        return task + 1
+
+    found = list(pool.run(tasks.marked, [2, 3, 4, 5], 2, even))
+    assert sorted(deaths) == [(3, 2, -signal.SIGSEGV), (5, 2, -signal.SIGSEGV)]
+    assert [item for place, item in found if place == 0] == [0, 1, 2, 3]
+    assert [item for place, item in found if place == 3] == [0, 1, 0, 1, 2, 3]
+
+
+def test_a_death_about_which_nothing_can_be_done(tasks: Any) -> None:
+    with pytest.raises(pool.WorkerError, match="SIGSEGV"):
+        list(pool.run(tasks.marked, [2, 3], 2, lambda _task, _death: None))
+
+
 @pytest.mark.parametrize(
     ("task", "words"), [("sentence", "^Something is wrong; mend it.$"), ("disk", "No space"), ("bug", "ZeroDivision")]
 )
@@ -74,9 +92,8 @@ def test_workers_die_with_a_parent_that_is_killed() -> None:
         "for _, pid in pool.run(pool_tasks.sleepy, [0, 1], 2): print(pid, flush=True)\n"
     )
     command = [sys.executable, "-c", code]
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": str(HERE)}
-    ) as parent:
+    paths = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": paths}) as parent:
         assert parent.stdout is not None
         pids = [int(parent.stdout.readline()) for _ in range(2)]
         parent.kill()

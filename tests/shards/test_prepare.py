@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import shutil
 from pathlib import Path
@@ -122,8 +123,8 @@ def test_finished_shards_are_taken_over(
     out = tmp_path / "d"
     original = pool.run
 
-    def stop(function: Any, tasks: Any, processes: int) -> Iterator[Any]:
-        for number, message in enumerate(original(function, tasks, processes)):
+    def stop(*how: Any) -> Iterator[Any]:
+        for number, message in enumerate(original(*how)):
             if number == 3:
                 raise KeyboardInterrupt
             yield message
@@ -228,7 +229,7 @@ def test_killed_before_any_change_of_the_disk(tmp_path: Path, monkeypatch: pytes
     if overwrite:
         prepare(second, tmp_path / "before", processes=1)
 
-    def here(function: Any, tasks: Any, processes: int) -> Iterator[Any]:  # noqa: ARG001 (as pool.run)
+    def here(function: Any, tasks: Any, *_: Any) -> Iterator[Any]:
         """Workers in this process, so that what they change counts too."""
         return ((place, message) for place, task in enumerate(tasks) for message in function(task))
 
@@ -325,3 +326,63 @@ def test_preparing_a_prepared_dataset_gives_the_same_audio(made: Path, tmp_path:
     assert first.samples.tolist() == second.samples.tolist()
     readers = ShardReader(first), ShardReader(second)
     assert all(readers[0].segment(i) == readers[1].segment(i) for i in range(len(first)))
+
+
+@pytest.fixture
+def fragile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Decoders that end their process at files which say how; see `pool_tasks.fragile`."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    monkeypatch.setattr("allears.shards.prepare.write_shard", importlib.import_module("pool_tasks").fragile)
+
+
+def sounds(folder: Path, *names: str) -> Corpus:
+    """A corpus of a file for each name, all with the same sound, and two utterances in each."""
+    utterances = []
+    for name in names:
+        path = sound(folder / f"{name}.wav", 1.0)
+        utterances += [Utterance(f"{name}-{part}", path, "text", part / 2, 0.5) for part in range(2)]
+    return Corpus(folder, "pairs", utterances, [])
+
+
+@pytest.mark.usefixtures("fragile")
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_file_that_ends_its_process_is_rejected_and_the_others_are_prepared(tmp_path: Path, processes: int) -> None:
+    guilty = {
+        "SIGSEGV": "its decoder crashed (SIGSEGV)",
+        "SIGABRT": "its decoder crashed (SIGABRT)",
+        "null": "its decoder crashed (SIGSEGV)",
+        "exit": "its decoder ended the process with code 3",
+        "SIGKILL": "killed twice (SIGKILL), usually because memory ran out",
+    }
+    corpus = sounds(tmp_path / "c", "a", *guilty, "b", "once")
+    summary = prepare(corpus, tmp_path / "d", processes=processes)
+    assert [one.id for one in manifest.read(tmp_path / "d" / manifest.NAME)] == [
+        "a-0",
+        "a-1",
+        "b-0",
+        "b-1",
+        "once-0",
+        "once-1",
+    ]
+    assert summary.rejected == {"unreadable": 2 * len(guilty)}
+    lines = (tmp_path / "d" / "rejected.jsonl").read_text(encoding="utf-8").splitlines()
+    told = {line["id"]: line["detail"] for line in map(json.loads, lines)}
+    for name, words in guilty.items():
+        for part in range(2):
+            assert words in told[f"{name}-{part}"]
+            assert f"{name}.wav" in told[f"{name}-{part}"]
+
+
+@pytest.mark.usefixtures("fragile")
+def test_a_process_that_somebody_ends_ends_the_preparation(tmp_path: Path) -> None:
+    with pytest.raises(DatasetError, match="ended by SIGTERM"):
+        prepare(sounds(tmp_path / "c", "a", "SIGTERM"), tmp_path / "d", processes=1)
+
+
+@pytest.mark.usefixtures("fragile")
+def test_what_crashes_decoders_leaves_the_bytes_of_the_others_alone(tmp_path: Path) -> None:
+    prepare(sounds(tmp_path / "c", "a", "SIGSEGV", "b"), tmp_path / "d", processes=1)
+    shard = (tmp_path / "d" / "shards" / "00000.h5").read_bytes()
+    (tmp_path / "c" / "SIGSEGV.wav").write_bytes(b"no audio")
+    prepare(sounds(tmp_path / "e", "a", "b"), tmp_path / "f", processes=1)
+    assert shard == (tmp_path / "f" / "shards" / "00000.h5").read_bytes()

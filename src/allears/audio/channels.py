@@ -25,6 +25,8 @@ def living(decoder: Decoder) -> NDArray[np.bool_]:
 
     Where a file is damaged, what lies before decides.
     """
+    if decoder.channels == 1:
+        return np.ones(1, dtype=np.bool_)
     lives = np.zeros(decoder.channels, dtype=np.bool_)
     try:
         decoder.seek(0)
@@ -38,7 +40,7 @@ def living(decoder: Decoder) -> NDArray[np.bool_]:
 
 
 def mean(block: NDArray[Any], lives: NDArray[np.bool_]) -> NDArray[Any]:
-    """The mean [frames] of the living channels of ``block`` [frames, channels]; of all, where none lives."""
+    """The mean [frames] of the channels of ``block`` [frames, channels] that live; of all, where none does."""
     if block.shape[1] == 1:
         return block[:, 0]
     chosen = block[:, lives] if lives.any() and not lives.all() else block

@@ -97,22 +97,29 @@ class AudioFile:
         self._decoder.close()
         self._file.close()
 
-    def read(self, start: float = 0.0, duration: float | None = None) -> NDArray[np.int16]:
-        """Samples [n] at 16 kHz, one channel, of ``duration`` seconds from ``start`` (None: to the end).
+    def read(self, start: float = 0.0, duration: float | None = None, channel: int | None = None) -> NDArray[np.int16]:
+        """Samples [n] at 16 kHz of ``duration`` seconds from ``start`` (None: to the end).
+
+        Args:
+            start: in seconds.
+            duration: in seconds.
+            channel: which one, from 0; None for the mean of all that are not dead.
 
         Raises:
             AudioError: the segment lies outside the file, or the file is damaged, empty or constant there.
         """
+        if channel is not None and channel >= self.channels:
+            raise AudioError(OUTSIDE, f"{self.path} has no channel {channel}: it has {self.channels}, counted from 0.")
         first, last = self._bounds(start, duration)
-        blocks = list(self._blocks(first, last))
+        blocks = list(self._blocks(first, last, channel))
         samples = np.concatenate(blocks) if blocks else np.zeros(0, dtype=np.int16)
         self._bounds(start, duration)  # once more, for now the end may be known
         self._check_length(first + len(samples), last)
-        self._check_sound(samples, start, duration)
+        self._check_sound(samples, start, duration, channel)
         waveform = int16_at_16k(samples, self.rate, self.path)
         if len(waveform) == 0:
             raise AudioError(EMPTY, f"{self.path} has no samples{_between(start, duration)}.")
-        self._check_sound(waveform, start, duration)
+        self._check_sound(waveform, start, duration, channel)
         return waveform
 
     def blocks(self) -> Iterator[NDArray[np.int16]]:
@@ -150,18 +157,17 @@ class AudioFile:
         last = frames if end > total - SNAP_SECONDS else round(end * self.rate)
         return min(round(start * self.rate), last), last
 
-    def _blocks(self, first: int, last: int | None) -> Iterator[NDArray[Any]]:
+    def _blocks(self, first: int, last: int | None, channel: int | None = None) -> Iterator[NDArray[Any]]:
         """Blocks [n] of one channel: int16 as they lie where that is possible without loss, else float32 in ±1."""
         if self._lives is None:
-            lives = channels.living(self._decoder) if self.channels > 1 else np.ones(1, dtype=np.bool_)
-            self._lives = lives
+            self._lives = channels.living(self._decoder)
         self._decoder.seek(first)
         while last is None or first < last:
             block = self._decoder.read(_BLOCK if last is None else min(last - first, _BLOCK))
             if len(block) == 0:
                 return
             first += len(block)
-            yield channels.mean(block, self._lives)
+            yield channels.mean(block, self._lives) if channel is None else block[:, channel]
 
     def _check_length(self, there: int, last: int | None) -> None:
         """A file that ends before its header says has been cut off; ``there`` frames of ``last`` were met."""
@@ -174,12 +180,12 @@ class AudioFile:
                 f"{self.path} is cut off: {there / self.rate:.2f} of {promised / self.rate:.2f} s are there.",
             )
 
-    def _check_sound(self, samples: NDArray[Any], start: float, duration: float | None) -> None:
+    def _check_sound(self, samples: NDArray[Any], start: float, duration: float | None, channel: int | None) -> None:
         if not len(samples) or samples.min() != samples.max():
             return
-        cancel = self._lives is not None and np.count_nonzero(self._lives) > 1
+        cancel = channel is None and self._lives is not None and np.count_nonzero(self._lives) > 1
         how = "its channels cancel one another, and " if cancel else ""
-        raise AudioError(SILENT, f"{self.path}: {how}all samples{_between(start, duration)} are {samples[0]}.")
+        raise AudioError(SILENT, f"{self.path}: {how}all samples{_between(start, duration)} are {samples[0]:g}.")
 
 
 def read(path: str, start: float = 0.0, duration: float | None = None) -> NDArray[np.int16]:

@@ -1,12 +1,14 @@
 """Worker processes that do tasks and send messages; none outlives its parent, and none dies unnoticed.
 
 Each has a pipe of its own and gets a new task when it has done the last, so a killed worker is an end of file on its
-pipe: an error at once, never a wait.
+pipe: noticed at once, never a wait. A worker marks which item of its task it is at, in memory that its parent shares,
+so that an item which ends its process can be left out and the others done by another worker.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import multiprocessing
 import os
 import signal
@@ -25,23 +27,63 @@ if TYPE_CHECKING:
 Task = TypeVar("Task")
 Message = TypeVar("Message")
 
+AGAIN = "run the same command again: it goes on where it was."
+
+NOWHERE = -1
+"""Where a worker is that is at no item."""
+
+
+class _Mark:
+    """The item that this process is at."""
+
+    cell = ctypes.c_longlong(NOWHERE)
+
+
+def mark(item: int) -> None:
+    """Say that this worker is at ``item`` of its task, or `NOWHERE`."""
+    _Mark.cell.value = item
+
+
+class WorkerError(DatasetError):
+    """A worker ended before its task.
+
+    Attributes:
+        item: which one of its task it was at, or `NOWHERE`.
+        code: its exit code; of a signal, the negative number.
+    """
+
+    def __init__(self, task: str, item: int, code: int, again: str = AGAIN) -> None:
+        self.item = item
+        self.code = code
+        if code == -signal.SIGKILL:
+            cause = "was killed (SIGKILL), usually because memory ran out; use fewer --processes, and"
+        elif code < 0:
+            cause = f"was ended by {signal.Signals(-code).name}, perhaps by a library at a damaged file;"
+        else:
+            cause = f"ended with code {code};"
+        super().__init__(f"A worker process at {task} {cause} {again}")
+
 
 def run(
     function: Callable[[Task], Iterable[Message]],
     tasks: Sequence[Task],
     processes: int,
-    again: str = "run the same command again: it goes on where it was.",
+    spare: Callable[[Task, WorkerError], Task | None] = lambda _task, _death: None,
+    again: str = AGAIN,
 ) -> Generator[tuple[int, Message], None, None]:
     """Call ``function`` on each task in spawned processes; yield (place of the task, message) as messages come.
+
+    Where a worker dies, what ``spare`` makes of its task is given to a new one, from the start: messages come again.
 
     Args:
         function: at the top level of a module; what it yields is sent.
         tasks: given out in order; their ``str`` names them in an error.
         processes: how many at most.
+        spare: the task that is left after a death; None where nothing can be done about it.
         again: what to do when a worker has been killed.
 
     Raises:
-        DatasetError: a worker failed, or was killed.
+        DatasetError: a worker failed, or died and nothing can be done about it.
     """
     waiting = deque(enumerate(tasks))
     workers: list[_Worker[Task, Message]] = []
@@ -53,7 +95,17 @@ def run(
         while busy:
             for pipe in wait(list(busy)):
                 worker = busy[pipe]  # type: ignore[index]  # wait gives back what it got
-                kind, content = worker.receive()
+                try:
+                    kind, content = worker.receive()
+                except WorkerError as death:
+                    left = spare(worker.task, death)
+                    if left is None:
+                        raise
+                    del busy[worker.pipe]
+                    workers.append(_Worker(function, again))
+                    workers[-1].give(worker.place, left)
+                    busy[workers[-1].pipe] = workers[-1]
+                    continue
                 if kind == "message":
                     yield worker.place, content
                 elif waiting:
@@ -73,15 +125,17 @@ class _Worker(Generic[Task, Message]):
         self.pipe, other = context.Pipe()
         self.place = -1
         self._again = again
-        self._task = ""
-        self._process = context.Process(target=_work, args=(function, other, os.getpid()), daemon=True)
+        self.task: Any = None
+        self._at = context.RawValue(ctypes.c_longlong, NOWHERE)
+        self._process = context.Process(target=_work, args=(function, other, os.getpid(), self._at), daemon=True)
         with _interrupts_held():
             self._process.start()
         other.close()
 
     def give(self, place: int, task: Task) -> None:
         self.place = place
-        self._task = str(task)
+        self.task = task
+        self._at.value = NOWHERE
         try:
             self.pipe.send(task)
         except OSError as error:
@@ -101,16 +155,9 @@ class _Worker(Generic[Task, Message]):
         self._process.join()
         self.pipe.close()
 
-    def _death(self) -> DatasetError:
+    def _death(self) -> WorkerError:
         self._process.join()
-        code = self._process.exitcode or 0
-        if code == -signal.SIGKILL:
-            cause = "was killed (SIGKILL), usually because memory ran out; use fewer --processes, and"
-        elif code < 0:
-            cause = f"was ended by {signal.Signals(-code).name}, perhaps by a library at a damaged file;"
-        else:
-            cause = f"ended with code {code};"
-        return DatasetError(f"A worker process at {self._task} {cause} {self._again}")
+        return WorkerError(str(self.task), self._at.value, self._process.exitcode or 0, self._again)
 
 
 @contextlib.contextmanager
@@ -124,8 +171,9 @@ def _interrupts_held() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _work(function: Callable[[Any], Iterable[Any]], pipe: Connection, parent: int) -> None:
+def _work(function: Callable[[Any], Iterable[Any]], pipe: Connection, parent: int, at: ctypes.c_longlong) -> None:
     """The life of a worker."""
+    _Mark.cell = at
     tie_to(parent)
     _quiet()
     with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):  # the parent has gone

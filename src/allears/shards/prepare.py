@@ -21,7 +21,7 @@ from allears.shards import pool
 from allears.shards import report as reports
 from allears.shards.plan import Plan, plan
 from allears.shards.report import Summary, Tally
-from allears.shards.write import Result, Task, write_shard
+from allears.shards.write import Result, Task, spare, write_shard
 from allears.types import SAMPLE_RATE, Rejection, Utterance
 
 if TYPE_CHECKING:
@@ -186,11 +186,13 @@ def _write_shards(tasks: list[Task], processes: int) -> None:
     samples = 0
     if done:
         say(f"{len(tasks) - len(missing)} of {len(tasks)} shards were finished before; going on from there.")
-    messages = pool.run(write_shard, missing, processes)
+    messages = pool.run(write_shard, missing, processes, spare)
+    told = dict.fromkeys(range(len(missing)), (0, 0))
     with Progress("preparing", total, "utterances", done=done) as progress, contextlib.closing(messages):
-        for _, (utterances, more) in messages:
-            samples += more
-            progress.advance(utterances, f"{samples / SAMPLE_RATE / 3600:,.2f} h of audio")
+        for place, (utterances, n) in messages:  # less than before where a task had to begin again
+            before, told[place] = told[place], (utterances, n)
+            samples += n - before[1]
+            progress.advance(utterances - before[0], f"{samples / SAMPLE_RATE / 3600:,.2f} h of audio")
 
 
 def _written(task: Task) -> bool:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import signal
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, BinaryIO, Final
 
 import h5py
@@ -21,6 +22,7 @@ from allears.audio.decode import UNREADABLE, encode
 from allears.audio.files import TOO_SHORT, AudioFile
 from allears.errors import AudioError
 from allears.manifest.index import Encoding, ShardFile
+from allears.shards import pool
 from allears.types import SAMPLE_RATE, Utterance
 
 if TYPE_CHECKING:
@@ -29,7 +31,12 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from allears.shards.pool import WorkerError
+
 _MESSAGE_SECONDS: Final = 0.2
+_CRASHES: Final = frozenset(
+    {signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGTRAP, signal.SIGSYS}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +50,8 @@ class Task:
         utterances: what goes in, in order.
         encoding: how it lies.
         minimum_seconds: what is shorter is rejected.
+        spared: (audio, why) of files that ended the process of an earlier try; they are rejected unread.
+        killed_at: the file at which an earlier process was killed; perhaps by chance.
     """
 
     out: Path
@@ -51,6 +60,8 @@ class Task:
     utterances: list[Utterance]
     encoding: Encoding
     minimum_seconds: float
+    spared: tuple[tuple[str, str], ...] = ()
+    killed_at: str = ""
 
     def __str__(self) -> str:
         return f"{self.name} (utterances {self.utterances[0].id} to {self.utterances[-1].id})"
@@ -78,8 +89,30 @@ class Result:
         return cls(file, [tuple(one) for one in found["kept"]], [tuple(one) for one in found["rejected"]])
 
 
+def spare(task: Task, death: WorkerError) -> Task | None:
+    """The task without the file at which a worker died; None where no file is to blame.
+
+    A decoder that crashes does so again, so its file is left out at once. SIGKILL comes from outside, when memory runs
+    out: the file is tried once more. Other signals are somebody's wish to end this.
+    """
+    if death.item == pool.NOWHERE:
+        return None
+    audio = task.utterances[death.item].audio
+    if death.code == -signal.SIGKILL:
+        if task.killed_at != audio:
+            return replace(task, killed_at=audio) if not task.killed_at else None
+        why = "the process that read it was killed twice (SIGKILL), usually because memory ran out"
+    elif -death.code in _CRASHES:
+        why = f"its decoder crashed ({signal.Signals(-death.code).name})"
+    elif death.code >= 0:
+        why = f"its decoder ended the process with code {death.code}"
+    else:
+        return None
+    return replace(task, spared=(*task.spared, (audio, f"{audio} cannot be read: {why}.")), killed_at="")
+
+
 def write_shard(task: Task) -> Iterator[tuple[int, int]]:
-    """Write one shard and its result, both complete or absent; yields (utterances, samples) done since the last."""
+    """Write one shard and its result, both complete or absent; yields (utterances, samples) done so far."""
     result = Result()
     spool = task.result.with_suffix(".spool")
     path = task.out / task.name
@@ -99,9 +132,13 @@ def _spool(task: Task, result: Result, spool: BinaryIO) -> Iterator[tuple[int, i
     """Decode all utterances into ``spool``; offsets in ``result`` count from its start."""
     offset = utterances = samples = 0
     last = time.monotonic()
+    spared = dict(task.spared)
     with contextlib.closing(_Sources()) as sources:
         for place, one in enumerate(task.utterances):
+            pool.mark(place)
             try:
+                if one.audio in spared:
+                    raise AudioError(UNREADABLE, spared[one.audio])
                 waveform, rate = _waveform(sources, one, task.minimum_seconds)
             except AudioError as error:
                 result.rejected.append((place, error.reason, str(error)))
@@ -113,8 +150,8 @@ def _spool(task: Task, result: Result, spool: BinaryIO) -> Iterator[tuple[int, i
             utterances += 1
             if time.monotonic() - last > _MESSAGE_SECONDS:
                 yield utterances, samples
-                utterances = samples = 0
                 last = time.monotonic()
+    pool.mark(pool.NOWHERE)
     yield utterances, samples
 
 
