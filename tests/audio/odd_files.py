@@ -216,6 +216,15 @@ def stereo(other: NDArray[np.int16]) -> NDArray[np.int16]:
     return np.stack([SOUND, other], axis=1)
 
 
+def caf(subtype: str) -> bytes:
+    return written("CAF", subtype)
+
+
+def infinite() -> NDArray[np.float32]:
+    """Two channels whose mean is no number."""
+    return np.tile(np.array([[np.inf, -np.inf]], dtype=np.float32), (RATE, 1))
+
+
 def array_of_8() -> NDArray[np.int16]:
     """Three microphones that hear the same, and five that are dead, one of them at a constant voltage."""
     dead = np.zeros_like(SOUND)
@@ -240,12 +249,18 @@ ODD = [
     ),
     Odd("wav-float-of-int16", lambda: wav("FLOAT", floats(32_768)), Wrong(BAD, "by 32768")),
     Odd("wav-float-nan", lambda: wav("FLOAT", floats(np.nan)), Wrong(BAD, "not finite")),
+    Odd("wav-float-infinite-stereo", lambda: wav("FLOAT", infinite()), Wrong(BAD, "not finite")),
     Odd("wav-mu-law", lambda: wav("ULAW"), Right(step=512)),
     Odd("wav-a-law", lambda: wav("ALAW"), Right(step=512)),
     Odd("wav-ima-adpcm", lambda: wav("IMA_ADPCM"), LOSSY),
     Odd("wav-ms-adpcm", lambda: wav("MS_ADPCM"), LOSSY),
     Odd("wav-gsm", lambda: wav("GSM610"), Right(like=0.9, longer=400)),
     Odd("wav-mp3-inside", lambda: encoded("wav", "libmp3lame", RATE), Right(like=0.99, delay=1200, longer=1600), True),
+    Odd(
+        "wav-mp3-inside-without-sound",
+        lambda: fmt(0, 0x55, wav(samples=0 * SOUND)),
+        Wrong(BAD, "no MP3 frames"),
+    ),
     # its header
     Odd("wav-length-0", lambda: length(0), Right()),
     Odd("wav-length-all-ones", lambda: length(0xFFFFFFFF), Right()),
@@ -299,7 +314,7 @@ ODD = [
     Odd("au", lambda: written("AU", "PCM_16"), Right()),
     Odd("au-cut", lambda: half(written("AU", "PCM_16")), Wrong(BAD, "cut off: 0.50 of 1.00 s")),
     Odd("au-without-length", lambda: put(written("AU", "PCM_16"), b".snd", 8, b"\xff" * 4), Right()),
-    Odd("caf-alac", lambda: written("CAF", "ALAC_16"), Right()),
+    Odd("caf-alac", lambda: caf("ALAC_16"), Right()),
     Odd("voc", lambda: written("VOC", "PCM_16"), Right()),
     Odd("rf64-cut", lambda: half(wav(form="RF64")), Wrong(BAD, "cut off: 0.50 of 1.00 s")),
     Odd("w64-cut", lambda: half(wav(form="W64")), Wrong(BAD, "cut off: 0.50 of 1.00 s")),
@@ -330,6 +345,7 @@ ODD = [
     Odd("mp3-without-xing", without_xing, Right(like=0.99, delay=1200, longer=1600)),
     Odd("mp3-cut", lambda: half(mp3()), Wrong(BAD, "cut off: 0.")),
     Odd("mp3-spoiled", lambda: spoiled(mp3(), 300), Wrong(BAD, "no MP3 frame from byte")),
+    Odd("mp3-broken-id3v2", lambda: id3(600)[:6] + b"\xff" * 4 + id3(600)[10:] + mp3(), LOSSY),
     Odd("mp3-two-in-one", lambda: mp3() + mp3(), Wrong(BAD, "another stream")),
     # by PyAV
     Odd("m4a", lambda: encoded("ipod", "aac", 44_100), Right(like=0.99, longer=1100), True),
@@ -342,6 +358,13 @@ ODD = [
     Odd("3gp-amr", lambda: encoded("3gp", "libopencore_amrnb", 8_000), Right(like=0.7, delay=120, longer=400), True),
     Odd("aac", lambda: encoded("adts", "aac", RATE), Right(like=0.99, delay=1024, longer=2048), True),
     Odd("wavpack", lambda: encoded("wv", "wavpack", RATE), Right(step=1), True),
+    Odd("caf-without-length", lambda: put(caf("PCM_16"), b"data", 4, b"\xff" * 8), Right(), True),
+    Odd(
+        "caf-chunk-past-all-files",
+        lambda: put(caf("ALAC_16"), b"pakt", 0, b"\x7f" * 8),
+        Wrong(BAD, "malformed"),
+        True,
+    ),
     Odd("m4a-cut", lambda: half(encoded("ipod", "aac", RATE)), Wrong(BAD, "is not MP4"), True),
     Odd("m4a-spoiled", lambda: spoiled(encoded("ipod", "aac", RATE), at=0.4), Wrong(BAD, "damaged"), True),
     Odd("webm-cut", lambda: half(encoded("webm", "libopus", 48_000)), Wrong(BAD, "cut off"), True),

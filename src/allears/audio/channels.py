@@ -44,4 +44,5 @@ def mean(block: NDArray[Any], lives: NDArray[np.bool_]) -> NDArray[Any]:
     if block.shape[1] == 1:
         return block[:, 0]
     chosen = block[:, lives] if lives.any() and not lives.all() else block
-    return chosen.mean(axis=1) if chosen.shape[1] > 1 else chosen[:, 0]
+    with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is rejected later
+        return chosen.mean(axis=1) if chosen.shape[1] > 1 else chosen[:, 0]

@@ -91,7 +91,7 @@ class Container:
                         f"{block.shape[1]}; part it there.",
                     )
                 yield block
-        except (av.error.FFmpegError, ValueError, RuntimeError, MemoryError) as error:
+        except (av.error.FFmpegError, OSError, ValueError, RuntimeError, MemoryError) as error:
             raise AudioError(UNREADABLE, f"{self._name} is damaged: {_words(error)}.") from error
 
     def _opened(self) -> Any:
@@ -101,8 +101,8 @@ class Container:
         av.logging.set_level(None)
         self._source.seek(0)
         try:
-            self._container = av.open(self._source, options=_OPTIONS, metadata_errors="replace")
-        except (av.error.FFmpegError, ValueError, RuntimeError) as error:
+            self._container = av.open(_Places(self._source), options=_OPTIONS, metadata_errors="replace")
+        except (av.error.FFmpegError, OSError, ValueError, RuntimeError) as error:
             raise Refused(_words(error)) from error
         self._stream = self._container.streams.best("audio")
         if self._stream is None:
@@ -131,6 +131,21 @@ class Container:
             self._container = None
 
 
+class _Places:
+    """A file that may be sent to any place, as damaged headers do: where there is none, -1 is said, as ffmpeg asks."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.read = file.read
+        self.tell = file.tell
+        self._file = file
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        try:
+            return self._file.seek(offset, whence)
+        except (OSError, ValueError, OverflowError):
+            return -1
+
+
 def _joined(first: NDArray[Any], rest: Iterator[NDArray[Any]]) -> Iterator[NDArray[Any]]:
     yield first
     yield from rest
@@ -142,9 +157,9 @@ def _samples(frame: Any) -> NDArray[np.float32]:
     block = found.T if frame.format.is_planar else found.reshape(-1, len(frame.layout.channels))
     if block.dtype == np.uint8:
         return (block.astype(np.float32) - np.float32(128)) / np.float32(128)
-    scale = np.float32(np.iinfo(block.dtype).max + 1) if block.dtype.kind == "i" else np.float32(1)
-    scaled: NDArray[np.float32] = block.astype(np.float32) / scale
-    return scaled
+    with np.errstate(over="ignore"):  # what is not finite is rejected later
+        floats: NDArray[np.float32] = block.astype(np.float32)
+    return floats / np.float32(np.iinfo(block.dtype).max + 1) if block.dtype.kind == "i" else floats
 
 
 def _words(error: BaseException) -> str:

@@ -79,7 +79,8 @@ def kind(file: BinaryIO) -> Kind:
         place += tag
         file.seek(place)
     found = _kind(head)
-    return _MP3 if place and found == UNKNOWN else found
+    # libsndfile would take these for MP3 too, and print on the terminal.
+    return _MP3 if found == UNKNOWN and (place or head[:3] == b"ID3" or head[:1] == b"\xff") else found
 
 
 def _kind(head: bytes) -> Kind:

@@ -52,7 +52,6 @@ class Sndfile:
         self.frames: int = found
         self.promised: int | None = None if self.is_endless else _promised(self._file.extra_info, found)
         whole = self._file.subtype in {"PCM_16", "PCM_S8", "PCM_U8"}
-        self.is_mpeg: bool = self._file.subtype.startswith("MPEG")
         self._kind = "int16" if whole and self.channels == 1 else "float32"
         self._position = 0
 

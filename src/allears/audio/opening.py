@@ -29,7 +29,7 @@ def opened(file: BinaryIO, name: str, path: str | None = None) -> Decoder:
     found = kind(file)
     if found.reader == "nobody":
         raise AudioError(UNREADABLE, f"{name} is not audio that can be read: it is {found.name}.")
-    if found.reader == "mp3":
+    if found.reader == "mp3" or (found.name == "wav" and wav.holds_mpeg(file)):
         return mp3.opened(file, name) or _by_others(file, name, "no MP3 frames are in it")
     if found.reader == "ffmpeg":
         return _by_ffmpeg(file, name, found)
@@ -48,9 +48,6 @@ def _by_libsndfile(file: BinaryIO, name: str, path: str | None, found: Kind) -> 
         if found.name == "wav":
             wav.check_single(file, name)
         return (None if found.name else mp3.opened(file, name)) or _by_others(file, name, str(error))
-    if decoder.is_mpeg:  # inside of a wav, or frames that none but libsndfile would take for such
-        decoder.close()
-        return mp3.opened(file, name) or _by_others(file, name, "no MP3 frames are in it")
     if decoder.is_endless and found.name == "FLAC":
         decoder.close()
         decoder = Sndfile(flac.with_length(file), name)

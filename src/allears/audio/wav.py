@@ -13,6 +13,21 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _ENDLESS: Final = b"\xff\xff\xff\xff"
+_MPEG: Final = (b"\x50\x00", b"\x55\x00")
+_EXTENSIBLE: Final = b"\xfe\xff"
+
+
+def holds_mpeg(file: BinaryIO) -> bool:
+    """Whether the samples are MPEG audio, as MP3 is."""
+    for mark, place, _ in _chunks(file):
+        if mark == b"fmt ":
+            file.seek(place + 8)
+            found = file.read(26)
+            code = found[:2]
+            return (found[24:] if code == _EXTENSIBLE else code) in _MPEG
+        if mark == b"data":
+            break
+    return False
 
 
 def without_length(file: BinaryIO) -> int | None:
