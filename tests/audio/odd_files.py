@@ -324,6 +324,7 @@ ODD = [
     Odd("flac-behind-id3", lambda: id3(5000) + flac(), Right()),
     Odd("flac-without-length", flac_of_unknown_length, Right()),
     Odd("flac-without-length-behind-id3", lambda: id3(700) + flac_of_unknown_length(), Right()),
+    Odd("flac-without-length-cut-in-header", lambda: flac_of_unknown_length()[:44], Wrong(BAD, "FLAC header")),
     Odd("flac-cut", lambda: half(flac()), Wrong(BAD, "FLAC frames are broken or cut off")),
     Odd("flac-spoiled", lambda: spoiled(flac()), Wrong(BAD, "FLAC")),
     Odd("flac-one-bit", lambda: spoiled(flac(), 1), Wrong(BAD, "FLAC")),

@@ -67,10 +67,11 @@ class Mp3:
             AudioError: they cannot be decoded.
         """
         self._data = data[found.first : found.last]
+        self._name = name
         try:
             about = miniaudio.mp3_get_info(self._data)
         except miniaudio.MiniaudioError as error:
-            raise AudioError(UNREADABLE, f"{name} is damaged: its MP3 frames cannot be decoded.") from error
+            raise self._damaged() from error
         self.rate: int = about.sample_rate
         self.channels: int = about.nchannels
         self.frames: int = about.num_frames
@@ -81,8 +82,14 @@ class Mp3:
 
     def _blocks(self) -> Iterator[NDArray[Any]]:
         how = (miniaudio.SampleFormat.FLOAT32, self.channels, self.rate, _BLOCK)
-        for block in miniaudio.stream_memory(self._data, *how):
-            yield np.frombuffer(block, dtype=np.float32).reshape(-1, self.channels)
+        try:
+            for block in miniaudio.stream_memory(self._data, *how):
+                yield np.frombuffer(block, dtype=np.float32).reshape(-1, self.channels)
+        except miniaudio.MiniaudioError as error:
+            raise self._damaged() from error
+
+    def _damaged(self) -> AudioError:
+        return AudioError(UNREADABLE, f"{self._name} is damaged: its MP3 frames cannot be decoded.")
 
     def close(self) -> None:
         self._data = b""

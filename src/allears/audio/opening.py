@@ -50,7 +50,7 @@ def _by_libsndfile(file: BinaryIO, name: str, path: str | None, found: Kind) -> 
         return (None if found.name else mp3.opened(file, name)) or _by_others(file, name, str(error))
     if decoder.is_endless and found.name == "FLAC":
         decoder.close()
-        decoder = Sndfile(flac.with_length(file), name)
+        decoder = Sndfile(flac.with_length(file, name), name)
     if decoder.frames == 0 and found.name == "wav" and (place := wav.without_length(file)) is not None:
         decoder.close()
         decoder = Sndfile(wav.endless(file, place), name)
