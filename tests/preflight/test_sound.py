@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import soxr
 
-from allears.audio.files import int16_at_16k, read
+from allears.audio.files import read
+from allears.audio.resample import int16_at_16k
 from allears.preflight.settings import PreflightSettings
 from allears.preflight.sound import bandwidth, clipped, measure, signal_to_noise
 
