@@ -46,11 +46,12 @@ class KaldiFbank(MelFeatures):
     def extended(self, waveforms: Tensor, lengths: Tensor) -> Tensor:  # noqa: ARG002
         return nn.functional.pad(waveforms, (0, max(WINDOW - waveforms.shape[1], 0)))
 
-    def windowed(self, frames: Tensor, out: Tensor) -> None:
-        means = frames.mean(dim=-1, keepdim=True)
-        torch.sub(frames[..., :-1], means, out=out[..., 1:])  # each sample's predecessor; the first one's is itself
-        torch.sub(frames[..., :1], means, out=out[..., :1])
-        out.mul_(-PRE_EMPHASIS).add_(frames - means).mul_(self.window)
+    def windowed(self, frames: Tensor, out: Tensor, spare: Tensor) -> None:
+        centred = spare[..., : WINDOW + 1]
+        torch.sub(frames, frames.mean(dim=-1, keepdim=True), out=centred[..., 1:])
+        centred[..., 0] = centred[..., 1]  # the first sample is its own predecessor
+        torch.mul(centred[..., :-1], -PRE_EMPHASIS, out=out)
+        out.add_(centred[..., 1:]).mul_(self.window)
 
     def logarithm(self, energies: Tensor) -> Tensor:
-        return energies.clamp_min(torch.finfo(torch.float32).eps).log()
+        return energies.clamp_min_(torch.finfo(torch.float32).eps).log_()

@@ -53,7 +53,7 @@ class LogMel(MelFeatures):
             samples.scatter_(1, places + margin, samples.gather(1, source + margin))
         return samples
 
-    def windowed(self, frames: Tensor, out: Tensor) -> None:
+    def windowed(self, frames: Tensor, out: Tensor, spare: Tensor) -> None:  # noqa: ARG002
         torch.mul(frames, self.window, out=out)
 
     def logarithm(self, energies: Tensor) -> Tensor:

@@ -15,6 +15,8 @@ from allears.layers.masking import real_frames
 from allears.layers.uncast import Uncast
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy as np
     from numpy.typing import NDArray
     from torch import Tensor
@@ -40,19 +42,18 @@ class MelFeatures(Uncast, ABC):
     """
 
     window: Tensor
-    bands: Tensor
+    groups: Tensor
 
     def __init__(self, window: Tensor, fft: int, hop: int, bands: Tensor) -> None:
         super().__init__()
         self.fft = fft
         self.hop = hop
         self.register_buffer("window", window, persistent=False)
-        self.register_buffer("bands", bands.double(), persistent=False)
         # Bands are narrow: of the product with all bins, four fifths would be with zeros.
-        self._products = []
-        for begin in range(0, BINS, GROUP):
-            heard = bands[:, begin : begin + GROUP].any(dim=1).nonzero()
-            self._products.append((slice(int(heard[0]), int(heard[-1]) + 1), slice(begin, begin + GROUP)))
+        groups = torch.split(bands.double(), GROUP, dim=1)
+        self.register_buffer("groups", torch.stack(groups), persistent=False)  # [groups, bins, GROUP]
+        heard = [group.any(dim=1).nonzero() for group in groups]
+        self._heard = [slice(int(bins[0]), int(bins[-1]) + 1) for bins in heard]
 
     @abstractmethod
     def frames(self, samples: Counts) -> Counts:
@@ -63,8 +64,8 @@ class MelFeatures(Uncast, ABC):
         """Samples [batch, ≥ window] as they are given, frame t of an utterance beginning at sample t × hop."""
 
     @abstractmethod
-    def windowed(self, frames: Tensor, out: Tensor) -> None:
-        """Write frames [..., window], ready for the transform, into ``out`` [..., window]."""
+    def windowed(self, frames: Tensor, out: Tensor, spare: Tensor) -> None:
+        """Write frames [..., window] to transform into ``out`` [..., window], ``spare`` [..., fft] helping."""
 
     @abstractmethod
     def logarithm(self, energies: Tensor) -> Tensor:
@@ -83,39 +84,43 @@ class MelFeatures(Uncast, ABC):
         with torch.autocast(waveforms.device.type, enabled=False):
             lengths_in_frames = self.frames(lengths)
             samples = self.extended(waveforms, lengths)
-            features = (
-                self._in_blocks(samples) if samples.device.type == "cpu" else self._features(self._framed(samples))
-            )
-            real = real_frames(lengths_in_frames, features.shape[1])
-            return features.masked_fill_(~real[:, :, None], 0.0), lengths_in_frames
+            if samples.device.type == "cpu":
+                return self._in_blocks(samples, lengths_in_frames.tolist()), lengths_in_frames
+            frames = self._framed(samples)
+            features = self._features(frames, frames.new_zeros(2, *frames.shape[:2], self.fft))
+            return features * real_frames(lengths_in_frames, frames.shape[1])[:, :, None], lengths_in_frames
+
+    @property
+    def bands(self) -> Tensor:
+        """Weights of the bins of the power spectrum [bins, bands], float64."""
+        return self.groups.movedim(0, 1).flatten(1)
 
     def _framed(self, samples: Tensor) -> Tensor:
         """Float32 frames [batch, frames, window] of samples."""
         return samples.float().unfold(1, len(self.window), self.hop)
 
-    def _in_blocks(self, samples: Tensor) -> Tensor:
+    def _in_blocks(self, samples: Tensor, lengths: Sequence[int]) -> Tensor:
         """Features of samples; some frames at a time stay in the cache of a CPU, in memory that is used again."""
         window, count = len(self.window), 1 + (samples.shape[1] - len(self.window)) // self.hop
         features = torch.empty(len(samples), count, BINS)
         rows, size = max(BLOCK // count, 1), -(-count // -(-count // BLOCK))  # blocks of one size
-        room = torch.zeros(0)
+        room = torch.zeros(2, min(rows, len(samples)), size, self.fft)
         for some, found in zip(torch.split(samples, rows), torch.split(features, rows), strict=True):
-            for begin, out in zip(range(0, count, size), torch.split(found, size, dim=1), strict=True):
-                part = some[:, begin * self.hop : (begin + out.shape[1] - 1) * self.hop + window]
-                frames = self._framed(part)
-                if room.shape[:2] != frames.shape[:2]:
-                    room = torch.zeros(*frames.shape[:2], self.fft)
-                out.copy_(self._features(frames, room))
+            for begin in range(0, count, size):
+                first = min(begin, count - size)  # the last one begins in the one before
+                part = some[:, first * self.hop : (first + size - 1) * self.hop + window]
+                found[:, first : first + size] = self._features(self._framed(part), room[:, : len(some)])
+        for found, length in zip(features, lengths, strict=True):
+            found[length:] = 0.0
         return features
 
-    def _features(self, frames: Tensor, room: Tensor | None = None) -> Tensor:
-        """Features of frames; ``room`` for as many [batch, frames, fft] is zero beyond the window."""
-        if room is None:
-            room = frames.new_zeros(*frames.shape[:2], self.fft)
-        self.windowed(frames, room[..., : len(self.window)])
-        squares = torch.view_as_real(torch.fft.rfft(room)).square()
+    def _features(self, frames: Tensor, room: Tensor) -> Tensor:
+        """Features of frames; ``room`` for twice as many [2, batch, frames, fft] begins with zeros."""
+        self.windowed(frames, room[0, ..., : len(self.window)], room[1])
+        squares = torch.view_as_real(torch.fft.rfft(room[0]))
+        squares.mul_(squares)
         power = (squares[..., 0] + squares[..., 1]).double().flatten(0, 1)  # [frames, bins]; a matrix is not copied
-        energies = [power[:, bins] @ self.bands[bins, bands] for bins, bands in self._products]
+        energies = [power[:, bins] @ group[bins] for bins, group in zip(self._heard, self.groups, strict=True)]
         return self.logarithm(torch.cat(energies, dim=1).float()).view(*frames.shape[:2], BINS)
 
 
